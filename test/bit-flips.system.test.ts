@@ -1,12 +1,12 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { StoredKey } from "../src/credential/key.ts";
 import { errorMessage } from "../src/error-message.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store } from "../src/storage/store.ts";
 import { read } from "./store-contract.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const FLIPS = Number(process.env.TODO_TEST_BIT_FLIPS ?? 60);
 const SEED = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
@@ -15,8 +15,7 @@ const NOW = Date.now();
 // Each bit opens the store up to three times, and a busy machine takes most of a second for that.
 setDefaultTimeout(60_000 + FLIPS * 1000);
 
-const folder = mkdtempSync(join(tmpdir(), "todo-bit-flips-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const path = join(folder, "todos.db");
 const copy = join(folder, "copy.db");
 const killed = join(folder, "killed.db");

@@ -1,6 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { Awaitable } from "../src/awaitable.ts";
@@ -14,6 +12,7 @@ import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
 import { decode, read } from "./store-contract.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 20);
@@ -96,8 +95,7 @@ const EVICTING: readonly Step[] = ["a", "b", "c", "d", "e", "f", "g"].flatMap((k
   { name: "write", atOnce: [{ name: "delete", id: BigInt(index + 1) }] },
 ]);
 
-const folder = await mkdtemp(join(tmpdir(), "todo-agree-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 let hours = 0;
 

@@ -1,6 +1,5 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { run } from "./command.ts";
@@ -16,9 +15,9 @@ import {
   tracePosts,
   whyUntraceable,
 } from "./strace.ts";
+import { temporaryFolder } from "./temporary.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "todo-fsync-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 const path = join(folder, "todos.db");
 
 describe.skipIf(skipFor(whyUntraceable))("fsync of the write-ahead log", () => {

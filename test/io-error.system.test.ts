@@ -1,22 +1,17 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
 import { statusAndCode } from "./problem.ts";
 import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
+import { storePathsIn } from "./temporary.ts";
 
 const WRITERS = 8;
 const POSTS = 40;
 const SYNCS = "fsync,fdatasync";
 
-const folder = await mkdtemp(join(tmpdir(), "todo-io-error-"));
-afterAll(() => rm(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn();
 
 interface Todo {
   readonly id: number;

@@ -1,12 +1,12 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "./command.ts";
 import { scrape, serve, store } from "./metrics-server.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 
 interface Rules {
@@ -20,8 +20,7 @@ interface Rules {
 }
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "todo-promtool-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 async function promtool(
   args: readonly string[],

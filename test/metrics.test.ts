@@ -1,8 +1,6 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
@@ -13,12 +11,12 @@ import { freePort } from "./free-port.ts";
 import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 const POOL_METRICS = ["todo_store_connections", "todo_store_queries"];
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "todo-metrics-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 test("metrics are off unless a port is set", async () => {
   await using server = serve();

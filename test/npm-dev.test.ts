@@ -1,14 +1,13 @@
-import { afterAll, expect, test } from "bun:test";
-import { appendFile, cp, mkdtemp, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { appendFile, cp, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-const folder = await mkdtemp(join(tmpdir(), "todo-dev-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 test("npm run dev restarts the server when a source file changes", async () => {
   // A copy, because other tests run from the real sources at the same time.

@@ -1,6 +1,5 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { copyFile, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { integrity } from "./integrity.ts";
@@ -8,6 +7,7 @@ import { copyWithoutFsync } from "./patched-copy.ts";
 import { skipFor } from "./skip.ts";
 import { read } from "./store-contract.ts";
 import { type Call, isCreated, isSync, syncs, tracePosts, whyUntraceable } from "./strace.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const CUTS = Number(process.env.TODO_TEST_POWER_CUTS ?? 30);
 /** The unit that a disk writes atomically (a sector). */
@@ -16,8 +16,7 @@ const SECTOR = 512;
 const ALMOST_MOVED = 980 * 4120;
 
 setDefaultTimeout(120_000 + CUTS * 300);
-const folder = await mkdtemp(join(tmpdir(), "todo-power-cut-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 describe.skipIf(skipFor(whyUntraceable))("a power cut", () => {
   test.each<[when: string, logSize: number, inject: string | undefined]>([

@@ -1,20 +1,19 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { hashToken } from "../src/credential/token.ts";
 import { type Command, runTodo } from "./command.ts";
 import { startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { type EventStream, follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 const REPLICAS = 3;
 const STREAMS = 100;
 const ENDS_WITHIN_MS = 20_000;
 
-const folder = mkdtempSync(join(tmpdir(), "todo-private-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const serve = (variables: Readonly<Record<string, string>>): Command =>
   runTodo(["serve", "--port", "0", "--private"], variables);

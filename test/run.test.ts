@@ -1,11 +1,10 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
 
-const parent = mkdtempSync(join(tmpdir(), "todo-run-"));
-afterAll(() => rmSync(parent, { recursive: true }));
+const parent = temporaryFolder();
 
 const PASSES = 'import { test } from "bun:test"; test("a", () => {});\n';
 /** An error that belongs to no test. */

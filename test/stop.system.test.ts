@@ -1,9 +1,7 @@
 /** Tests of a shutdown while many clients write. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectHttp2, constants } from "node:http2";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getErrno } from "../src/error-message.ts";
@@ -12,13 +10,13 @@ import { runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { ask, POST_TODO } from "./http2.ts";
 import { Connection, statusOf } from "./raw-http.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 /** How many times the test under load shuts down a server. */
 const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
 const JSON_TYPE = "Content-Type: application/json";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-stop-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 describe("a server that shuts down", () => {
   test(

@@ -1,7 +1,5 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
@@ -9,11 +7,11 @@ import { copyProgram } from "./patched-copy.ts";
 import { openSocket, request } from "./raw-http.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-stop-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const linesOf = (server: Command): { readonly msg: string }[] =>
   server

@@ -1,13 +1,12 @@
-import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { createFileAtomic, replaceFileAtomic } from "./atomic-file.ts";
 import { PreconditionError } from "./maintenance.ts";
 
-const parent = mkdtempSync(join(tmpdir(), "todo-atomic-file-"));
-afterAll(() => rmSync(parent, { recursive: true }));
+const parent = temporaryFolder();
 
 let folder: string;
 let path: string;

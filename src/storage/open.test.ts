@@ -1,26 +1,21 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   copyFileSync,
   existsSync,
   linkSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
+import { storePathsIn, temporaryFolder } from "../../test/temporary.ts";
 import { openKeys, openStore, openStoreAdmin } from "./open.ts";
 import { quoteArgument } from "./sqlite/errors.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-open-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 describe("openStore of a file", () => {
   test("rejects another name of a file in use", async () => {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
+import { storePathsIn } from "../../../test/temporary.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { openSqliteKeys } from "./keys.ts";
@@ -16,8 +17,7 @@ import { openSqlite } from "./store.ts";
 const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
 // A store that was refused may still be closing, and removes its WAL meanwhile.
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn(folder);
 
 const key = (name: string, createdAt = 1): StoredKey => ({
   id: `id of ${name}`,

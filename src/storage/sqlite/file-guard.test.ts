@@ -1,10 +1,9 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   closeSync,
   copyFileSync,
   existsSync,
-  mkdtempSync,
   openSync,
   readFileSync,
   renameSync,
@@ -15,10 +14,9 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
+import { storePathsIn } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo } from "../../todo.ts";
@@ -31,10 +29,7 @@ import { openDatabase } from "./open.ts";
 import { openSqlite } from "./store.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-guard-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn();
 
 /** Returns a function that inserts a to-do as the writer does. */
 function inserter(database: Database): () => void {

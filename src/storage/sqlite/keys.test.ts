@@ -1,9 +1,8 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -11,10 +10,10 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
 import { keyContract } from "../../../test/store-contract.ts";
+import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import type { Awaitable } from "../../awaitable.ts";
 import {
   createKey,
@@ -35,10 +34,8 @@ import { openSqlite } from "./store.ts";
 import { storeRow } from "./store-row.ts";
 import { WriterClient, type WriterReply, type WriterRequest } from "./writer-client.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-keys-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 /** For stores whose high-water mark can be written. */
 const failOnWarning = (message: string): never => {
@@ -313,7 +310,7 @@ test("files contain the hash of a token but not the token", async () => {
   for (const token of tokens) expect(await namesAt(NOW, token, served)).not.toEqual([undefined]);
 
   const check = (): readonly string[] => {
-    const names = readdirSync(folder).filter((name) => name.startsWith(`${files}.db`));
+    const names = readdirSync(folder).filter((name) => name.startsWith(basename(path)));
     const all = names.map((name) => readFileSync(join(folder, name)));
     for (const token of tokens) {
       const hash = hashToken(token);
@@ -326,9 +323,9 @@ test("files contain the hash of a token but not the token", async () => {
     }
     return names;
   };
-  expect(check()).toContain(`${files}.db-wal`);
+  expect(check()).toContain(`${basename(path)}-wal`);
   await served.close();
-  expect(check()).not.toContain(`${files}.db-wal`);
+  expect(check()).not.toContain(`${basename(path)}-wal`);
 });
 
 test("a deleted key stays deleted after a restart", async () => {
@@ -347,7 +344,7 @@ test("openSqliteKeys creates a file only if `createIfMissing` is true", async ()
   expect(() => openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning })).toThrow(
     `${path} does not exist: check the path of the store`,
   );
-  expect(readdirSync(folder).filter((name) => name.startsWith(`${files}.db`))).toEqual([]);
+  expect(readdirSync(folder).filter((name) => name.startsWith(basename(path)))).toEqual([]);
   const keys = openSqliteKeys(path, { createIfMissing: true, onWarning: failOnWarning });
   const { token } = await made(keys.keys, "ci");
   keys.close();

@@ -1,12 +1,11 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   copyFileSync,
   existsSync,
   globSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -15,10 +14,9 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
+import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store } from "../store.ts";
 import { quoteArgument, restoreCommand } from "./errors.ts";
@@ -32,10 +30,8 @@ import { exportTodos, importTodos } from "./maintenance/transfer.ts";
 import { writeMark } from "./mark.ts";
 import { openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-mark-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 function newFile(text: string): string {
   const path = newPath();

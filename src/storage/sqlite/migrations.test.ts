@@ -1,8 +1,8 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { hashToken } from "../../credential/token.ts";
 import { encodeTodo } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
@@ -12,8 +12,7 @@ import { check } from "./maintenance/check.ts";
 import { assertKnownFormat, MIGRATIONS, migrate } from "./migrations.ts";
 import { openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-migrations-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const NOW = Date.UTC(2026, 0, 2);
 

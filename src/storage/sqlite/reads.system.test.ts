@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../../test/command.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { importTodos } from "./maintenance/transfer.ts";
 
@@ -12,8 +12,7 @@ const TODOS = 100_000;
 /** The database has about 2,000 pages. Each is read at once. */
 const FEW_READS = 500;
 
-const folder = mkdtempSync(join(tmpdir(), "todo-reads-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const path = join(folder, "todos.db");
 const trace = join(folder, "trace");
 

@@ -1,10 +1,9 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import {
   globSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -12,10 +11,10 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store, StoreOptions } from "../store.ts";
@@ -25,8 +24,7 @@ import { restore } from "./maintenance/backup.ts";
 import { Rescue } from "./rescue.ts";
 import { openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 const { signal } = new AbortController();
 

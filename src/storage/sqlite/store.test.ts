@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, spyOn, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import {
   copyFileSync,
   existsSync,
@@ -12,10 +12,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { decode, read, storeContract, take } from "../../../test/store-contract.ts";
+import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
@@ -23,10 +23,8 @@ import type { Store } from "../store.ts";
 import { storeChecksum } from "./contents.ts";
 import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-sqlite-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 storeContract("sqlite", async (options) => openSqlite(newPath(), options));
 

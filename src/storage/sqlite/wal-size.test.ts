@@ -1,14 +1,13 @@
 import { Database } from "bun:sqlite";
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { statSync } from "node:fs";
 import { join } from "node:path";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { WAL_SIZE_LIMIT } from "./open.ts";
 import { openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-wal-size-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 test("the WAL shrinks with the next write after a long read has ended", async () => {
   const path = join(folder, "todos.db");

@@ -1,12 +1,11 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   copyFileSync,
   existsSync,
   globSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   rmSync,
   statSync,
@@ -14,20 +13,18 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
 import { read } from "../../../../test/store-contract.ts";
+import { storePathsIn, temporaryFolder } from "../../../../test/temporary.ts";
 import type { StoredKey } from "../../../credential/key.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { openDatabase } from "../open.ts";
 import { openSqlite } from "../store.ts";
 import { backup, backupInBackground, restore } from "./backup.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-backup-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 const { signal } = new AbortController();
 const KEY: StoredKey = {

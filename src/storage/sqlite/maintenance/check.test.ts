@@ -1,12 +1,11 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { temporaryFolder } from "../../../../test/temporary.ts";
 import { openSqlite } from "../store.ts";
 import { check } from "./check.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-check-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Creates a store with API keys, some of which are missing from the index of their table. */
 async function makeStore(path: string, damaged: number): Promise<void> {

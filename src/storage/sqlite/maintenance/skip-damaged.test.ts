@@ -1,8 +1,7 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
+import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { storePathsIn } from "../../../../test/temporary.ts";
 import { hashToken } from "../../../credential/token.ts";
 import { parseMadeWith } from "../../records/made-with.ts";
 import { DEFAULTS } from "../../store.ts";
@@ -11,10 +10,7 @@ import { check } from "./check.ts";
 import { exportSkippingDamaged } from "./skip-damaged.ts";
 import { exportTodos, importTodos } from "./transfer.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-rescue-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn();
 
 const COUNT = 2000;
 const PAGE = 4096;

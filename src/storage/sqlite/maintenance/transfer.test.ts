@@ -1,14 +1,13 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
-import { globSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { globSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
+import { temporaryFolder } from "../../../../test/temporary.ts";
 import { openSqlite } from "../store.ts";
 import { exportTodos } from "./transfer.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-export-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 
 /** Too many for one piece of an export. */
