@@ -323,12 +323,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "create.invalid.not-stored",
   ],
-  "uses an id for a malformed body": [
-    after("POST", listPath, (state, _request, response) => {
-      if (response.status === 400) state.lastId += 1n;
-    }),
-    "counter.only-stored",
-  ],
   "responds to POST with 200": [withStatus("POST", listPath, { 201: 200 }), "create.201"],
   "adds a key to each to-do": [
     withText("*", anyTodoPath, (text) => text.replaceAll('"id":', '"links":[],"id":')),
@@ -430,20 +424,14 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "create.same-title",
   ],
-  "lists only the first 100": [withList((elements) => elements.slice(0, 100)), "list.unlimited"],
   "lists only the first 250": [withList((elements) => elements.slice(0, 250)), "list.unlimited"],
   "lists only the latest 100": [withList((elements) => elements.slice(-100)), "list.unlimited"],
-  "lists to-dos without later changes": [
-    withList((elements) => elements.map((element) => element.replace('"done":true', '"done":false'))),
-    "list.complete",
-  ],
   "validates the body of a PATCH before the id": [
     override("PATCH", todoPath, ({ body }) =>
       typeof ownProperty(parseJson(body), "done") === "boolean" ? undefined : problem(422),
     ),
     "update.malformed.any-body",
   ],
-  "responds to a malformed id with 422": [withStatus("*", todoPath, { 400: 422 }), "get.malformed.400"],
   "responds to PATCH of a malformed id with 404": [
     withStatus("PATCH", todoPath, { 400: 404 }),
     "update.malformed.400",
@@ -453,7 +441,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     "delete.malformed.400",
   ],
   "responds to an absent id with 400": [withStatus("*", todoPath, { 404: 400 }), "get.absent.404"],
-  "responds to an absent id with 410": [withStatus("*", todoPath, { 404: 410 }), "get.absent.404"],
   "responds to PATCH of an absent to-do with 200": [
     withResponse("PATCH", todoPath, (response) => (response.status === 404 ? json(200, "{}") : response)),
     "update.absent.404",
@@ -481,10 +468,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     override("PATCH", anyTodoPath, ({ body }) => (parseJson(body) === undefined ? problem(500) : undefined)),
     "body.update.4xx",
   ],
-  "returns the wrong title from GET": [
-    withText("GET", todoPath, (text) => text.replace(/"title":"[^"]*/, '"title":"untitled')),
-    "title.same",
-  ],
   "requires credentials for to-dos": [
     override("*", anyTodoPath, ({ authorization }) => (authorization === bearer ? undefined : problem(401))),
     "todos.open",
@@ -499,13 +482,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   "fails on GET of the list": [override("GET", listPath, () => problem(500)), "list.200"],
   "fails on GET of a to-do": [override("GET", todoPath, () => problem(500)), "get.200"],
   "fails on PATCH": [override("PATCH", todoPath, () => problem(500)), "update.200"],
-  "fails on DELETE": [override("DELETE", todoPath, () => problem(500)), "delete.204"],
-  "fails on whoami": [override("GET", whoamiPath, () => problem(500)), "whoami.200"],
-  "accepts no token": [withAuthorization(whoamiPath, () => ""), "whoami.200"],
-  "fails on admin": [override("GET", adminPath, () => problem(500)), "admin.200"],
-  "has no PATCH": [override("PATCH", todoPath, () => problem(405)), "update.200"],
-  "has no DELETE": [override("DELETE", todoPath, () => problem(405)), "delete.204"],
-  "has no /admin/": [override("*", adminPath, () => problem(404)), "admin.200"],
   "sends no challenge for unknown tokens": [
     after("*", whoamiPath, (_state, { authorization }, response) => {
       if (authorization !== "") response.headers.delete("www-authenticate");
@@ -526,10 +502,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
           ]),
     ),
     "validation.only-failed",
-  ],
-  "changes the wording of a message": [
-    withText("POST", listPath, (text) => text.replace("not be empty", "not be blank")),
-    "title.empty.message",
   ],
   "omits the name of the field": [
     withText("POST", listPath, (text) => text.replaceAll('"field":"title",', "")),
@@ -559,9 +531,7 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     ),
     "newtodo.title.required",
   ],
-  "lists in descending order": [withList((elements) => elements.reverse()), "list.order"],
   "sorts the list as text": [withList((elements) => elements.sort()), "list.order"],
-  "lists only the first ten": [withList((elements) => elements.slice(0, 10)), "create.stored"],
   "returns null for an empty list": [
     withResponse("GET", listPath, (response, _request, state) =>
       state.todos.size > 0 ? response : json(200, "null"),
@@ -587,13 +557,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
       handleRequest(request, { ...state, todos: new Map(state.todos) }),
     ),
     "list.complete",
-  ],
-  "changes every to-do": [
-    after("PATCH", todoPath, (state, { body }, response) => {
-      const done = ownProperty(parseJson(body), "done") === true;
-      if (response.ok) for (const [id, todo] of state.todos) state.todos.set(id, { ...todo, done });
-    }),
-    "update.only-one",
   ],
   "changes the title on PATCH": [
     after("PATCH", todoPath, (state, { path, body }) => {
@@ -638,15 +601,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "todos.concurrent",
   ],
-  "creates an absent to-do on PATCH": [
-    override("PATCH", todoPath, ({ path }, state) => {
-      const id = parseId(path);
-      if (id > 0n && id < 2n ** 53n && !state.todos.has(id))
-        state.todos.set(id, { id, title: "new", done: false });
-      return undefined;
-    }),
-    "update.absent.404",
-  ],
   "creates an absent to-do on a PATCH that it rejects": [
     after("PATCH", todoPath, (state, { path }, { status }) => {
       const id = parseId(path);
@@ -668,17 +622,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
       return todos.has(parseId(path)) && other !== undefined ? json(200, serialize(other)) : undefined;
     }),
     "get.answer",
-  ],
-  "responds to malformed JSON of a POST with 500": [
-    override("POST", listPath, ({ body }) => (body === "{" ? problem(500) : undefined)),
-    "body.create.4xx",
-  ],
-  "stops storing changes on GET": [
-    override("GET", todoPath, ({ path }, state) => {
-      const todo = findTodo(path, state);
-      return todo?.done === true ? json(200, serialize({ ...todo, done: false })) : undefined;
-    }),
-    "update.stored",
   ],
   "responds to a malformed id with 404": [withStatus("*", todoPath, { 400: 404 }), "get.malformed.400"],
   "ignores text after an id": [
@@ -819,34 +762,11 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "create.done",
   ],
-  "also deletes the previous to-do": [
-    after("DELETE", todoPath, (state, { path }) => {
-      state.todos.delete(parseId(path) - 1n);
-    }),
-    "delete.only-one",
-  ],
-  "responds to the list with 206": [withStatus("GET", listPath, { 200: 206 }), "list.200"],
   "wraps the list in an object": [withText("GET", listPath, (text) => `{"items":${text}}`), "list.array"],
-  "responds to GET with 203": [withStatus("GET", todoPath, { 200: 203 }), "get.200"],
-  "responds to PATCH with 202": [withStatus("PATCH", todoPath, { 200: 202 }), "update.200"],
-  "responds to PATCH with the to-do before the change": [
-    override("PATCH", todoPath, (request, state) => {
-      const before = findTodo(request.path, state);
-      const response = handleRequest(request, state);
-      return before !== undefined && response.ok ? json(200, serialize(before)) : response;
-    }),
-    "update.to-true",
-  ],
   "responds to whoami with 203": [withStatus("*", whoamiPath, { 200: 203 }), "whoami.200"],
   "responds to admin with 203": [withStatus("*", adminPath, { 200: 203 }), "admin.200"],
 
   // Ids and stored to-dos
-  "starts again at 1 when the list is empty": [
-    after("DELETE", todoPath, (state) => {
-      if (state.todos.size === 0) state.lastId = 0n;
-    }),
-    "todo.id.not-reused",
-  ],
   "uses an id for each request": [
     after("*", anyTodoPath, (state, { method }) => {
       if (method !== "POST" && state.lastId > 0n) state.lastId += 1n;
@@ -875,23 +795,11 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     }),
     "list.complete",
   ],
-  "stores at most 100 to-dos": [
-    override("POST", listPath, (_request, { todos }) => (todos.size < 100 ? undefined : problem(507))),
-    "create.201",
-  ],
 
   // Titles
   "trims titles in GET": [withText("GET", todoPath, trimTitles), "title.same"],
   "trims titles in the list": [withText("GET", listPath, trimTitles), "title.same"],
   "trims titles in the response to PATCH": [withText("PATCH", todoPath, trimTitles), "title.same"],
-  "loses Unicode in the list": [
-    withText("GET", listPath, (text) => text.replace(/[^\0-\u00ff]/g, "?")),
-    "title.same",
-  ],
-  "loses Unicode in GET": [
-    withText("GET", todoPath, (text) => text.replace(/[^\0-\u00ff]/g, "?")),
-    "title.same",
-  ],
   "trims the stored title on PATCH": [
     after("PATCH", todoPath, (state, { path }) => {
       changeTodo(state, parseId(path), ({ title }) => ({ title: title.trim() }));
@@ -910,13 +818,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     withRequestBody((body) => body.replaceAll("<", "&lt;").replaceAll(">", "&gt;")),
     "create.title",
   ],
-  "fails on a quote in a title": [
-    overrideTitle(
-      (title) => title.includes("'"),
-      () => problem(500),
-    ),
-    "create.201",
-  ],
   "accepts a title of Unicode whitespace": [
     overrideTitle((title) => /^[^\0-\x7f]\s*$/.test(title) && title.trim() === "", storeTodo),
     "title.blank.422",
@@ -929,22 +830,8 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   // Caches, and requests at the same time
   "caches a to-do until it is deleted": [withCache(todoPath, ["DELETE"]), "update.stored"],
   "caches a to-do until another is changed": [withCache(todoPath, ["PATCH"]), "delete.removes"],
-  "caches the list until a POST": [withCache(listPath, ["POST"]), "list.complete"],
   "caches the list until a POST or DELETE": [withCache(listPath, ["POST", "DELETE"]), "list.complete"],
   "caches that a to-do is absent": [withCache(todoPath, [], 404), "create.stored"],
-  "shows done=true in the list for ever": [
-    (() => {
-      const once = new Set<string>();
-      return withList((elements) =>
-        elements.map((element) => {
-          if (element.includes('"done":true')) once.add(element);
-          const done = element.replace('"done":false', '"done":true');
-          return once.has(done) ? done : element;
-        }),
-      );
-    })(),
-    "list.complete",
-  ],
   "hides to-dos that are done from the list": [
     withList((elements) => elements.filter((element) => element.includes('"done":false'))),
     "list.complete",
@@ -961,17 +848,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   "mixes responses to concurrent POSTs": [withSharedResponse("POST", listPath), "todo.id.unique"],
   "mixes responses to concurrent PATCHes": [withSharedResponse("PATCH", todoPath), "todos.concurrent"],
   "mixes responses to concurrent GETs": [withSharedResponse("GET", todoPath), "todos.concurrent"],
-  "moves the last to-do into the gap of a deleted one": [
-    after("DELETE", todoPath, ({ todos }) => {
-      const all = [...todos.values()];
-      const gap = all.findIndex(({ id }, index) => id > (all[0]?.id ?? 0n) + BigInt(index));
-      if (gap === -1) return;
-      todos.clear();
-      for (const todo of [...all.slice(0, gap), ...all.slice(-1), ...all.slice(gap, -1)])
-        todos.set(todo.id, todo);
-    }),
-    "list.order",
-  ],
   "returns 404 for a list that has become empty": [
     withResponse("GET", listPath, (response, _request, { todos, lastId }) =>
       todos.size === 0 && lastId > 0n ? problem(404) : response,
@@ -1005,14 +881,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
     withRequestBody((body) => body.replace(/^(\{"done":true),}$/, "$1}")),
     "body.update.4xx",
   ],
-  "accepts an array in a PATCH": [
-    withRequestBody((body) => body.replace(/^\[(\{"done":true})]$/, "$1")),
-    "body.update.4xx",
-  ],
-  "accepts yes as boolean": [
-    withRequestBody((body) => body.replace('"done":"yes"', '"done":true')),
-    "patch.done.boolean",
-  ],
   "changes every to-do with the same title": [
     after("PATCH", todoPath, (state, { path }) => {
       const changed = findTodo(path, state);
@@ -1029,12 +897,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
       return undefined;
     }),
     "delete.only-one",
-  ],
-  "requires credentials for changes": [
-    override("*", anyTodoPath, ({ method, authorization }) =>
-      method === "GET" || authorization === bearer ? undefined : problem(401),
-    ),
-    "todos.open",
   ],
 
   // Ids in paths
@@ -1070,12 +932,6 @@ const FAULTS: Readonly<Record<string, [Handler, RuleId]>> = {
   "accepts a token once": [
     withHistory((sent, earlier) => (earlier.includes(sent) ? "" : sent)),
     "whoami.200",
-  ],
-  "rejects unknown tokens with 403": [
-    withResponse("*", whoamiPath, (response, { authorization }) =>
-      response.ok || authorization === "" ? response : problem(403),
-    ),
-    "bearer.unknown.401",
   ],
   "accepts unknown tokens for other methods of whoami": [
     override("*", whoamiPath, ({ method, authorization }) =>

@@ -278,184 +278,47 @@ function problem(
 const text = { "content-type": "text/plain; charset=utf-8" };
 const html = { "content-type": "text/html; charset=utf-8" };
 const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
-const written = { "todo-position": "9f86d081-42" };
 const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
-const listMethods = "GET, POST, HEAD, OPTIONS";
+const get = { allow: "GET, HEAD, OPTIONS" };
 
-type Case = [what: string, method: string, path: string, response: () => Response];
-
-const right: Case[] = [
-  ["a list", "GET", "/api/todos", () => json(200, [milk], list)],
-  [
-    "HEAD of a list",
-    "HEAD",
-    "/api/todos",
-    () => reply(200, null, { ...list, "content-type": "application/json" }),
-  ],
-  ["a created to-do", "POST", "/api/todos", () => json(201, milk, { location: "/api/todos/1", ...written })],
-  [
-    "the maximum id",
-    "GET",
-    "/api/todos/1",
-    () =>
-      reply(200, '{"id":18446744073709551615,"title":"x","done":true}', {
-        "content-type": "application/json",
-      }),
-  ],
-  ["a deleted to-do", "DELETE", "/api/todos/1", () => reply(204, null, written)],
-  ["an absent to-do", "GET", "/api/todos/9", () => problem(404, "todo_not_found")],
-  [
-    "an unavailable store",
-    "GET",
-    "/api/todos",
-    () => problem(503, "store_unavailable", { "retry-after": "5" }),
-  ],
-  ["an unknown path", "GET", "/api/todos/", () => problem(404, "route_not_found")],
-  ["the methods of a path", "OPTIONS", "/api/todos", () => reply(204, null, { allow: listMethods })],
-  [
-    "a preflight",
-    "OPTIONS",
-    "/admin/",
-    () =>
-      reply(204, null, {
-        "access-control-allow-methods": "GET",
-        "access-control-allow-origin": "http://localhost",
-      }),
-  ],
-  ["a client's name", "GET", "/api/whoami", () => reply(200, "demo", { ...text, ...noStore })],
-  ["a missing token", "GET", "/api/whoami", () => problem(401, "unauthorized", bearer)],
-  ["a password over plain HTTP", "OPTIONS", "/admin", () => problem(403, "https_required", noStore)],
-  ["a redirect", "GET", "/admin", () => reply(308, null, { ...noStore, location: "/admin/" })],
-  ["another host", "GET", "/x", () => problem(421, "misdirected_host")],
-  ["an error page", "GET", "/x", () => reply(404, "<!doctype html>", html)],
-];
-
-const wrong: [...Case, complaint: string][] = [
-  ["an undocumented status", "GET", "/api/todos/1", () => json(202, milk), "only 200, 400"],
-  ["an extra key", "GET", "/api/todos/1", () => json(200, { ...milk, due: null }), "additional properties"],
-  [
-    "an id with a fraction",
-    "GET",
-    "/api/todos/1",
-    () => json(200, { ...milk, id: 1.5 }),
-    "/id must be integer",
-  ],
-  ["a missing media type", "HEAD", "/api/todos", () => reply(200, null, list), "Content-Type is null"],
-  [
-    "an error page of the API",
-    "GET",
-    "/api/todos/9",
-    () => reply(404, "<p>", html),
-    "Content-Type is text/html",
-  ],
-  [
-    "a missing nosniff",
-    "DELETE",
-    "/api/todos/1",
-    () => new Response(null, { status: 204 }),
-    "X-Content-Type-Options is missing",
-  ],
-  ["a missing Location", "POST", "/api/todos", () => json(201, milk, written), "Location is missing"],
-  ["a missing position", "DELETE", "/api/todos/1", () => reply(204, null), "Todo-Position is missing"],
-  ["a weak ETag", "GET", "/api/todos", () => json(200, [], { ...list, etag: 'W/"1-1"' }), "ETag is"],
-  [
-    "a 404 below /admin without no-store",
-    "GET",
-    "/admin/x",
-    () => problem(404, "route_not_found"),
-    "no-store",
-  ],
-  [
-    "a 401 without a challenge",
-    "GET",
-    "/admin/",
-    () => problem(401, "unauthorized", noStore),
-    "WWW-Authenticate is missing",
-  ],
+const wrong: [what: string, line: string, complaint: string, response: Response][] = [
+  ["an undocumented status", "GET /api/todos/1", "only 200, 400", json(202, milk)],
+  ["an extra key", "GET /api/todos/1", "additional properties", json(200, { ...milk, due: null })],
+  ["an id with a fraction", "GET /api/todos/1", "/id must be integer", json(200, { ...milk, id: 1.5 })],
+  ["a missing media type", "HEAD /api/todos", "Content-Type is null", reply(200, null, list)],
+  ["an error page of the API", "GET /api/todos/9", "Content-Type is text/html", reply(404, "<p>", html)],
+  ["a missing header", "DELETE /api/todos/1", "Todo-Position is missing", reply(204, null)],
+  ["a weak ETag", "GET /api/todos", "ETag is", json(200, [], { ...list, etag: 'W/"1-1"' })],
+  ["a 404 below /admin without no-store", "GET /admin/x", "no-store", problem(404, "route_not_found")],
   [
     "a 401 with the wrong challenge",
-    "GET",
-    "/admin/",
-    () => problem(401, "unauthorized", bearer),
+    "GET /admin/",
     "WWW-Authenticate is",
+    problem(401, "unauthorized", bearer),
   ],
-  ["a body on a 204", "DELETE", "/api/todos/1", () => reply(204, "gone"), "body where none may be"],
-  ["a media type on a 204", "DELETE", "/api/todos/1", () => reply(204, null, text), "but Content-Type is"],
-  ["a body on HEAD", "HEAD", "/api/todos", () => json(200, [], list), "body where none may be"],
-  [
-    "an error code of another status",
-    "GET",
-    "/api/todos/1",
-    () => problem(404, "invalid_id"),
-    "/code must be",
-  ],
-  [
-    "a wrong status in the body",
-    "GET",
-    "/api/todos/1",
-    () => problem(404, "todo_not_found", {}, { status: 400 }),
-    "/status must be",
-  ],
-  [
-    "a stack trace in the body",
-    "GET",
-    "/api/todos",
-    () => problem(500, "internal_error", {}, { stack: "at" }),
-    "additional properties",
-  ],
-  [
-    "a 422 without field errors",
-    "POST",
-    "/api/todos",
-    () => problem(422, "validation_failed"),
-    "property 'errors'",
-  ],
+  ["a body on a 204", "DELETE /api/todos/1", "body where none may be", reply(204, "gone")],
+  ["a media type on a 204", "DELETE /api/todos/1", "but Content-Type is", reply(204, null, text)],
+  ["a body on HEAD", "HEAD /api/todos", "body where none may be", json(200, [], list)],
+  ["an error code of another status", "GET /api/todos/1", "/code must be", problem(404, "invalid_id")],
+  ["a 422 without field errors", "POST /api/todos", "property 'errors'", problem(422, "validation_failed")],
   [
     "field errors on a 404",
-    "GET",
-    "/api/todos/1",
-    () => problem(404, "todo_not_found", {}, { errors: [] }),
+    "GET /api/todos/1",
     "/errors",
+    problem(404, "todo_not_found", {}, { errors: [] }),
   ],
-  ["success on an unknown path", "GET", "/api/todos/", () => json(200, [milk], list), "only 401, 403, 404"],
-  ["success on an unlisted method", "PUT", "/api/todos", () => json(200, milk), "only 401, 403, 405"],
+  ["success on an unknown path", "GET /api/todos/", "only 401, 403, 404", json(200, [milk], list)],
+  ["success on an unlisted method", "PUT /api/todos", "only 401, 403, 405", json(200, milk)],
   [
     "an Allow that lacks a method",
-    "PUT",
-    "/api/todos",
-    () => problem(405, "method_not_allowed", { allow: "GET, HEAD, OPTIONS" }),
+    "PUT /api/todos",
     "the methods are",
+    problem(405, "method_not_allowed", get),
   ],
-  ["OPTIONS without Allow", "OPTIONS", "/livez", () => reply(204, null), "Allow is missing"],
+  ["OPTIONS without Allow", "OPTIONS /livez", "Allow is missing", reply(204, null)],
 ];
 
-describe("validateResponse", () => {
-  test.each(right)("accepts %s", async (_what, method, path, response) => {
-    await validateResponse(method, path, response());
-  });
-
-  test.each(wrong)("rejects %s", async (_what, method, path, response, complaint) => {
-    expect((await errorOf(validateResponse(method, path, response()))).message).toContain(complaint);
-  });
-
-  test("does not consume the caller's body", async () => {
-    const response = json(200, milk);
-    await validateResponse("GET", "/api/todos/1", response);
-    expect(await response.json()).toEqual(milk);
-  });
-
-  test("accepts a response from a socket", async () => {
-    const server = Bun.serve({ port: 0, fetch: () => json(200, [milk], list) });
-    try {
-      for (const method of ["GET", "HEAD"]) {
-        await validateResponse(
-          method,
-          "/api/todos",
-          await fetch(new URL("/api/todos", server.url), { method }),
-        );
-      }
-    } finally {
-      await server.stop(true);
-    }
-  });
+test.each(wrong)("validateResponse rejects %s", async (_what, line, complaint, response) => {
+  const [method = "", path = ""] = line.split(" ");
+  expect((await errorOf(validateResponse(method, path, response))).message).toContain(complaint);
 });

@@ -1,29 +1,16 @@
 import { describe, expect, test } from "bun:test";
+import { as, mint } from "../../test/credentials.ts";
+import { ANN, startPrivate as startWith } from "../../test/private-service.ts";
 import { errorOf } from "../../test/rejection.ts";
-import { startService } from "../../test/service.ts";
 import { until } from "../../test/until.ts";
-import { createKey, createKeyLookup } from "../credential/key.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { type LiveList, TodoApi } from "./client.ts";
-
-const USER = { user: "ann", password: "s3cret" };
 
 /** Returns a service in private mode, and a client that keeps its cookie as a browser does. */
 async function startPrivate() {
   const store = openMemory();
-  const minted = await createKey(store.keys, "phone", undefined, Date.now());
-  if (minted === undefined) throw new Error("no key");
-  const service = startService({
-    store,
-    access: { privateMode: true },
-    credentials: {
-      keys: store.keys,
-      // The password does not change.
-      storedEntry: () => "entry",
-      lookupClient: createKeyLookup(store.keys, Date.now, () => true),
-      checkUser: (user, password) => user === USER.user && password === USER.password,
-    },
-  });
+  const service = startWith(store);
+  const { token } = await mint(store.keys, "phone");
   const jar = { cookie: "" };
   const api = new TodoApi({
     baseUrl: service.url,
@@ -36,10 +23,9 @@ async function startPrivate() {
       return response;
     },
   });
-  const { token } = minted;
   const createLink = async (): Promise<string> => {
-    const request = { method: "POST", headers: { Authorization: `Bearer ${token}` } };
-    return JSON.parse(await (await fetch(`${service.url}/api/session/links`, request)).text()).link;
+    const response = await service.send("POST", "/api/session/links", as(`Bearer ${token}`));
+    return JSON.parse(await response.text()).link;
   };
   const { url } = service;
   return { api, url, jar, createLink, store, token, [Symbol.asyncDispose]: service[Symbol.asyncDispose] };
@@ -61,7 +47,7 @@ describe("signIn and signOut", () => {
     using watched = watch(api);
     await watched.reaches("signed-out");
     expect(watched.list.getState()).toMatchObject({ todos: [], error: { code: "unauthorized" } });
-    await api.signIn(USER);
+    await api.signIn(ANN);
     await watched.reaches("connected");
     await watched.list.create("buy milk");
     for (const createCredentials of [() => ({ token }), async () => ({ link: await service.createLink() })]) {
@@ -77,7 +63,7 @@ describe("signIn and signOut", () => {
   test("signIn says what to do where no cookies are kept", async () => {
     await using service = await startPrivate();
     const api = new TodoApi({ baseUrl: service.url });
-    expect(await errorOf(api.signIn(USER))).toMatchObject({
+    expect(await errorOf(api.signIn(ANN))).toMatchObject({
       name: "TypeError",
       message: expect.stringContaining("token"),
     });
@@ -88,7 +74,7 @@ describe("signIn and signOut", () => {
     await using service = await startPrivate();
     const { api } = service;
     const link = `http://todo.example/#sign-in=${"x".repeat(49)}`;
-    for (const credentials of [{ ...USER, password: "wrong" }, { token: "wrong" }, { link }])
+    for (const credentials of [{ ...ANN, password: "wrong" }, { token: "wrong" }, { link }])
       expect(await errorOf(api.signIn(credentials))).toMatchObject({ code: "unauthorized" });
     expect(await errorOf(api.signOut())).toMatchObject({ code: "unauthorized" });
   });
@@ -97,7 +83,7 @@ describe("signIn and signOut", () => {
     await using service = await startPrivate();
     const { api, jar, store } = service;
     using watched = watch(api);
-    await api.signIn(USER);
+    await api.signIn(ANN);
     await watched.reaches("connected");
     await watched.list.create("of ann");
     jar.cookie = "";

@@ -1,43 +1,20 @@
 import { describe, expect, test } from "bun:test";
+import { callRoute } from "../../../test/call-route.ts";
+import { as, basic } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
-import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { type CheckUser, createFixedUserCheck } from "../../credential/user.ts";
-import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { createService, type Service } from "../service.ts";
+import { createService } from "../service.ts";
 
 const USER = "admin";
 const PASSWORD = "s3cret: pässword~~??>";
-const CHALLENGE = 'Basic realm="todo admin", charset="UTF-8"';
 const MINUTE = 60_000;
 
-const base64 = (text: string | Uint8Array): string => Buffer.from(text).toString("base64");
-const basic = (user: string, password: string): string => `Basic ${base64(`${user}:${password}`)}`;
-const as = (user: string, password: string) => ({ headers: { Authorization: basic(user, password) } });
-
-const PAIR = base64(`${USER}:${PASSWORD}`);
+const asUser = (user: string, password: string) => as(basic(user, password));
 const checkUser = createFixedUserCheck(USER, PASSWORD);
-const AUTHORIZED = as(USER, PASSWORD);
-
-/** Calls a route's handler with a request from any address. */
-async function ask(
-  { routes }: Service,
-  address: string | undefined,
-  headers: Readonly<Record<string, string>>,
-  path = "/admin/",
-): Promise<Response> {
-  const handler = routes[path];
-  if (handler === undefined) throw new Error(`there is no route ${path}`);
-  const asked = Object.assign(new Request(`http://localhost${path}`, { headers }), { params: {} });
-  return handler(asked, {
-    protocol: "http",
-    requestIP: () => (address === undefined ? null : { address }),
-    timeout: () => {},
-  });
-}
+const AUTHORIZED = asUser(USER, PASSWORD);
 
 describe("GET /admin/", () => {
   test("accepts a configured user and password", async () => {
@@ -46,7 +23,7 @@ describe("GET /admin/", () => {
       credentials: { checkUser: createFixedUserCheck("Zoë", "a:b:😀") },
       log,
     });
-    const response = await service.send("GET", "/admin/", as("Zoë", "a:b:😀"));
+    const response = await service.send("GET", "/admin/", asUser("Zoë", "a:b:😀"));
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
     expect(await response.text()).toBe("Hello, Zoë!");
@@ -72,9 +49,9 @@ describe("GET /admin/", () => {
       },
     });
     for (const [user, password] of users) {
-      const response = await service.send("GET", "/admin/", as(user, password));
+      const response = await service.send("GET", "/admin/", asUser(user, password));
       expect(await response.text()).toBe(`Hello, ${user}!`);
-      expect((await service.send("GET", "/admin/", as(user, `${password}x`))).status).toBe(401);
+      expect((await service.send("GET", "/admin/", asUser(user, `${password}x`))).status).toBe(401);
     }
     expect(calls).toEqual(
       [...users].flatMap(([user, password]) => [
@@ -82,43 +59,6 @@ describe("GET /admin/", () => {
         [user, `${password}x`],
       ]),
     );
-  });
-
-  test("rejects all credentials if nothing is configured", async () => {
-    await using service = startService();
-    for (const init of [{}, AUTHORIZED, as("", ""), as("admin", "admin")]) {
-      expect(await statusAndCode(await service.send("GET", "/admin/", init))).toEqual([401, "unauthorized"]);
-    }
-  });
-
-  test.each([
-    ["after several spaces", `bAsIc    ${PAIR}`],
-    ["with surrounding whitespace", ` \t Basic ${PAIR} \t `],
-  ])("accepts credentials %s", async (_what, header) => {
-    await using service = startService({ credentials: { checkUser } });
-    const { text } = await sendRaw(service.port, request("GET /admin/", [`Authorization: ${header}`]));
-    expect(statusOf(text)).toBe(200);
-    expect(text).toEndWith("\r\n\r\nHello, admin!");
-  });
-
-  test.each<[what: string, headers: readonly string[]]>([
-    ["no header", []],
-    ["an empty header", ["Authorization:"]],
-    ["credentials in Proxy-Authorization", [`Proxy-Authorization: Basic ${PAIR}`]],
-    ["credentials in a cookie", [`Cookie: Authorization=Basic ${PAIR}`]],
-    ["two identical headers", [`Authorization: Basic ${PAIR}`, `Authorization: Basic ${PAIR}`]],
-    [
-      "two headers, the first with another scheme",
-      ["Authorization: Bearer x", `Authorization: Basic ${PAIR}`],
-    ],
-    ["a long password", [`Authorization: ${basic(USER, "x".repeat(7000))}`]],
-  ])("rejects %s", async (_what, headers) => {
-    await using service = startService({ credentials: { checkUser } });
-    const { text } = await sendRaw(service.port, request("GET /admin/", headers));
-    expect(statusOf(text)).toBe(401);
-    expect(/^www-authenticate: (.*)\r$/im.exec(text)?.[1]).toBe(CHALLENGE);
-    expect(text).toMatch(/^cache-control: no-store\r$/im);
-    expect(text).not.toContain("Hello");
   });
 
   test("sends the configured realm as a quoted string", async () => {
@@ -130,95 +70,7 @@ describe("GET /admin/", () => {
   });
 });
 
-describe("the Basic guard", () => {
-  const below = ["/admin/x", "/admin/x/y", "/admin//", "/admin/todos", "/admin/index.html"];
-  const requests: [method: string, path: string, expected: [status: number, code?: string]][] = [
-    ["GET", "/admin/", [200]],
-    ["HEAD", "/admin/", [200]],
-    ["OPTIONS", "/admin/", [204]],
-    ["GET", "/admin", [308]],
-    ["HEAD", "/admin", [308]],
-    ["OPTIONS", "/admin", [204]],
-  ];
-  for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND"]) {
-    for (const path of ["/admin", "/admin/"]) requests.push([method, path, [405, "method_not_allowed"]]);
-  }
-  for (const method of ["GET", "POST", "PUT", "OPTIONS"]) {
-    for (const path of below) requests.push([method, path, [404, "route_not_found"]]);
-  }
-
-  test.each(requests)("covers %s %s", async (method, path, expected) => {
-    await using service = startService({ credentials: { checkUser } });
-    const refused = await service.send(method, path);
-    expect(refused.status).toBe(401);
-    expect(refused.headers.get("www-authenticate")).toBe(CHALLENGE);
-    const allowed = await service.send(method, path, AUTHORIZED);
-    expect(await statusAndCode(allowed)).toEqual(expected);
-    for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
-    if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
-    expect(allowed.headers.get("location")).toBe(allowed.status === 308 ? "/admin/" : null);
-  });
-
-  test.each([...new Set([...pathVariants("/admin/"), ...pathVariants("/admin")])])(
-    "rejects %j without a token",
-    async (target) => {
-      await using service = startService({ credentials: { checkUser } });
-      for (const method of ["GET", "HEAD", "POST"]) {
-        const { text } = await sendRaw(service.port, request(`${method} ${target}`));
-        expect([200, 308]).not.toContain(statusOf(text) ?? 0);
-        expect(text).not.toContain("Hello");
-        if (/^\/admin(?:[/?]|$)/.test(target)) expect([target, statusOf(text)]).toEqual([target, 401]);
-      }
-    },
-  );
-
-  test.each([
-    "X-Original-URL: /admin/",
-    "X-Rewrite-URL: /admin/",
-    "X-HTTP-Method-Override: GET",
-    "X-Remote-User: admin",
-    "Remote-User: admin",
-    "X-Authenticated-User: admin",
-  ])("ignores %s", async (header) => {
-    await using service = startService({ credentials: { checkUser }, access: { allowBasicOverHttp: true } });
-    const { text: guarded } = await sendRaw(service.port, request("GET /admin/", [header]));
-    expect(statusOf(guarded)).toBe(401);
-    const { text: open } = await sendRaw(service.port, request("GET /livez", [header]));
-    expect(open).toEndWith("\r\n\r\nok\n");
-  });
-});
-
 describe("the check of a password", () => {
-  const cause = new Error("s3cret: password of the database");
-  test.each<[what: string, checkUser: CheckUser]>([
-    [
-      "throws an Error",
-      () => {
-        throw cause;
-      },
-    ],
-    ["rejects with undefined", () => Promise.reject(undefined)],
-    [
-      "rejects with a ServiceError",
-      () => Promise.reject(new ServiceError("credentials_unavailable", { cause })),
-    ],
-  ])(
-    "that %s causes a 503, never a 401, and the response does not contain its message",
-    async (_what, checkUser) => {
-      const { log, lines } = capturingLog();
-      await using service = startService({ credentials: { checkUser }, log });
-      for (const path of ["/admin", "/admin/", "/admin/x"]) {
-        const response = await service.send("GET", path, AUTHORIZED);
-        expect(response.headers.get("retry-after")).toBe("5");
-        expect(response.headers.get("www-authenticate")).toBeNull();
-        expect(response.headers.get("cache-control")).toBe("no-store");
-        expect(`${[...response.headers]}${await response.clone().text()}`).not.toContain("s3cret");
-        expect(await statusAndCode(response)).toEqual([503, "credentials_unavailable"]);
-      }
-      expect(lines.map(({ level }) => level)).toEqual(["error", "error", "error"]);
-    },
-  );
-
   test.each(["1", '"true"', "{}", "[]"])(
     "rejects the password if it returns %s instead of true",
     async (result) => {
@@ -235,7 +87,8 @@ describe("the check of a password", () => {
       credentials: { checkUser },
       access: { allowBasicOverHttp: true },
     });
-    for (const address of ["2001:db8::1", "192.0.2.7"]) await ask(service, address, AUTHORIZED.headers);
+    for (const address of ["2001:db8::1", "192.0.2.7"])
+      await callRoute(service, "/admin/", { address, ...AUTHORIZED });
     expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
   });
 });
@@ -249,8 +102,8 @@ describe("Basic over plain HTTP", () => {
       [undefined, false],
     ] as const) {
       for (const path of ["/admin", "/admin/", "/admin/*"]) {
-        for (const headers of [{}, AUTHORIZED.headers, as(USER, "wrong").headers]) {
-          const response = await ask(service, address, headers, path);
+        for (const headers of [{}, AUTHORIZED.headers, asUser(USER, "wrong").headers]) {
+          const response = await callRoute(service, path, { address, headers });
           if (isHere) {
             expect([address, response.status]).not.toEqual([address, 403]);
             continue;
@@ -277,7 +130,7 @@ describe("Basic over plain HTTP", () => {
     ] as const) {
       for (const authorization of [{}, AUTHORIZED.headers]) {
         const headers = { ...authorization, Accept: "text/html,*/*;q=0.8" };
-        const response = await ask(service, "192.0.2.1", headers, path);
+        const response = await callRoute(service, path, { address: "192.0.2.1", headers });
         expect([response.status, response.headers.get("content-type")]).toEqual([
           403,
           "text/html; charset=utf-8",
@@ -288,7 +141,10 @@ describe("Basic over plain HTTP", () => {
         expect(html).toContain("<h1>Open this page with HTTPS</h1>");
       }
     }
-    const response = await ask(closed, "192.0.2.1", { Accept: "text/html" }, "/api/todos");
+    const response = await callRoute(closed, "/api/todos", {
+      address: "192.0.2.1",
+      headers: { Accept: "text/html" },
+    });
     expect(await statusAndCode(response)).toEqual([403, "https_required"]);
   });
 
@@ -300,8 +156,9 @@ describe("Basic over plain HTTP", () => {
     });
     for (const address of ["127.0.0.1", "10.0.0.5", "2001:db8::1", undefined]) {
       const headers = { ...AUTHORIZED.headers, "X-Forwarded-For": "10.0.0.5" };
-      expect(await (await ask(service, address, headers)).text()).toBe("Hello, admin!");
-      expect((await ask(service, address, {})).status).toBe(401);
+      const response = await callRoute(service, "/admin/", { address, headers });
+      expect(await response.text()).toBe("Hello, admin!");
+      expect((await callRoute(service, "/admin/", { address })).status).toBe(401);
     }
   });
 
@@ -344,7 +201,7 @@ describe("the login throttle", () => {
       monotonicNow: () => state.now,
     });
     const tryAs = async (user: string, password: string, address = "10.0.0.5") =>
-      (await ask(service, address, as(user, password).headers)).status;
+      (await callRoute(service, "/admin/", { address, ...asUser(user, password) })).status;
     return { state, service, tryAs };
   }
 
@@ -352,7 +209,7 @@ describe("the login throttle", () => {
     await using service = startService({ credentials: { checkUser } });
     for (let attempt = 0; attempt < 100; attempt++) {
       const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
-      expect((await service.send("GET", path, as(USER, `wrong ${attempt}`))).status).toBe(401);
+      expect((await service.send("GET", path, asUser(USER, `wrong ${attempt}`))).status).toBe(401);
     }
     for (const [method, path, password] of [
       ["GET", "/admin/", "wrong"],
@@ -361,7 +218,7 @@ describe("the login throttle", () => {
       ["POST", "/admin/", PASSWORD],
       ["GET", "/admin/x", PASSWORD],
     ] as const) {
-      const response = await service.send(method, path, as(USER, password));
+      const response = await service.send(method, path, asUser(USER, password));
       const seconds = Number(response.headers.get("retry-after"));
       expect(seconds).toBeGreaterThan(895);
       expect(seconds).toBeLessThanOrEqual(900);
@@ -369,7 +226,7 @@ describe("the login throttle", () => {
       expect(response.headers.get("cache-control")).toBe("no-store");
       expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
     }
-    expect((await service.send("GET", "/admin/", as("another", "wrong"))).status).toBe(401);
+    expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
     expect((await service.send("GET", "/admin/")).status).toBe(401);
   });
 
@@ -393,7 +250,7 @@ describe("the login throttle", () => {
       [5 * MINUTE - 1, "1"],
     ] as const) {
       state.now += later;
-      const refused = await ask(service, "10.0.0.5", AUTHORIZED.headers);
+      const refused = await callRoute(service, "/admin/", { address: "10.0.0.5", ...AUTHORIZED });
       expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, seconds]);
     }
     state.now += 1;
@@ -414,20 +271,11 @@ describe("the login throttle", () => {
 
   test("neither checks nor counts missing and malformed credentials", async () => {
     const { service, state, tryAs } = throttled(1);
-    for (const header of [
-      undefined,
-      "",
-      "Basic",
-      "Basic x",
-      "Basic !",
-      `Basic ${base64(USER)}`,
-      `Bearer ${PAIR}`,
-    ]) {
+    for (const init of [{}, as("Basic"), as("Basic !"), as("Bearer x")])
       for (let attempt = 0; attempt < 3; attempt++) {
-        const headers = header === undefined ? {} : { Authorization: header };
-        expect((await ask(service, "10.0.0.5", headers)).status).toBe(401);
+        const response = await callRoute(service, "/admin/", { address: "10.0.0.5", ...init });
+        expect(response.status).toBe(401);
       }
-    }
     expect(state.checks).toBe(0);
     expect(await tryAs(USER, PASSWORD)).toBe(200);
   });
@@ -448,44 +296,20 @@ describe("the login throttle", () => {
   });
 });
 
-describe("the log of rejected passwords", () => {
-  test.each<[reason: string | undefined, header: string | undefined]>([
-    [undefined, undefined],
-    [undefined, "Bearer s3cret"],
-    ["wrong", basic("s3cret-user", "s3cret")],
-    ["malformed", "Basic s3cret"],
-    ["malformed", `Basic ${base64("s3cret without a colon")}`],
-    ["malformed", `${basic("a", "s3cret")}, ${basic("a", "s3cret")}`],
-  ])("has the reason %s and never the credentials (#%#)", async (reason, header) => {
-    const { log, lines, text } = capturingLog();
-    await using service = startService({ credentials: { checkUser }, log, accessLog: true });
-    const headers = header === undefined ? undefined : { Authorization: header };
-    expect((await service.send("GET", "/admin/", { ...(headers && { headers }) })).status).toBe(401);
-    const refusals = lines.filter(({ message }) => message === "credential refused");
-    const fields = { surface: "basic", reason, address: "127.0.0.1" };
-    expect(refusals).toEqual(
-      reason === undefined ? [] : [{ level: "warn", fields, message: "credential refused" }],
-    );
-    expect(text()).not.toContain("s3cret");
-    expect(text()).not.toContain(base64("s3cret").slice(0, 7));
-    if (header !== undefined) expect(text()).not.toContain(header.slice(6));
+test("the log has lines for passwords over plain HTTP and for throttled passwords", async () => {
+  const { log, lines } = capturingLog();
+  const service = createService({
+    store: openMemory(),
+    credentials: { checkUser },
+    log,
+    access: { basicFailures: 1 },
   });
-
-  test("has lines for passwords over plain HTTP and for throttled passwords", async () => {
-    const { log, lines } = capturingLog();
-    const service = createService({
-      store: openMemory(),
-      credentials: { checkUser },
-      log,
-      access: { basicFailures: 1 },
-    });
-    await ask(service, "10.0.0.5", AUTHORIZED.headers);
-    await ask(service, "10.0.0.5", {});
-    for (const _ of [1, 2]) await ask(service, "127.0.0.1", as(USER, "wrong").headers);
-    expect(lines.map(({ fields }) => [fields.reason, fields.address])).toEqual([
-      ["in clear", "10.0.0.5"],
-      ["wrong", "127.0.0.1"],
-      ["throttled", "127.0.0.1"],
-    ]);
-  });
+  await callRoute(service, "/admin/", { address: "10.0.0.5", ...AUTHORIZED });
+  await callRoute(service, "/admin/", { address: "10.0.0.5" });
+  for (const _ of [1, 2]) await callRoute(service, "/admin/", asUser(USER, "wrong"));
+  expect(lines.map(({ fields }) => [fields.reason, fields.address])).toEqual([
+    ["in clear", "10.0.0.5"],
+    ["wrong", "127.0.0.1"],
+    ["throttled", "127.0.0.1"],
+  ]);
 });

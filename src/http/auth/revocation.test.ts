@@ -1,63 +1,50 @@
 import { expect, test } from "bun:test";
+import { callRoute } from "../../../test/call-route.ts";
+import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
-import { startService } from "../../../test/service.ts";
+import { AS_ANN, startPrivate } from "../../../test/private-service.ts";
 import { follow } from "../../../test/sse.ts";
 import { until } from "../../../test/until.ts";
-import { createKey, createKeyLookup, type KeyStore, rotateKey } from "../../credential/key.ts";
+import { type Key, type KeyStore, type MintedKey, rotateKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const MINUTE = 60_000;
-const basic = (user: string, password: string): string => `Basic ${btoa(`${user}:${password}`)}`;
 
-/** Starts a service in private mode that checks its subscribers every few milliseconds. */
-async function start(options: Partial<ServiceOptions> = {}) {
+/** Starts a service in private mode that checks its subscribers every few milliseconds. `list` replaces that of its keys. */
+function start(credentials: ServiceOptions["credentials"] = {}, list?: KeyStore["list"]) {
   const store = openMemory();
   /** Both clocks of the service, in milliseconds. */
   const clock = { now: Date.now(), monotonic: 0 };
   let checks = 0;
-  const keys: KeyStore = {
-    find: (tokenHash) => store.keys.find(tokenHash),
-    list: () => {
-      checks++;
-      return store.keys.list();
-    },
-    insert: (key) => store.keys.insert(key),
-    replace: (id, expiresAt, successor) => store.keys.replace(id, expiresAt, successor),
-    delete: (id) => store.keys.delete(id),
-    rename: (id, name) => store.keys.rename(id, name),
-    recordUse: (id, usedAt) => store.keys.recordUse(id, usedAt),
+  const countedList = () => {
+    checks++;
+    return list === undefined ? store.keys.list() : list();
   };
   const { log, lines, text } = capturingLog();
-  const service = startService({
-    store,
+  const service = startPrivate(store, {
     now: () => clock.now,
     monotonicNow: () => clock.monotonic,
     log,
-    ...options,
-    credentials: {
-      keys,
-      lookupClient: createKeyLookup(store.keys, () => clock.now),
-      checkUser: (_user, password) => password === "password",
-      ...options.credentials,
-    },
-    access: { privateMode: true, ...options.access },
-    limits: { heartbeatMs: 10, ...options.limits },
+    credentials: { keys: keysWith({ list: countedList }, store.keys), ...credentials },
+    limits: { heartbeatMs: 10 },
   });
-  const mint = async (name: string, lifetime?: number) => {
-    const minted = await createKey(store.keys, name, lifetime, clock.now);
-    if (minted === undefined) throw new Error(`no key for ${name}`);
-    return minted;
-  };
-  const subscribe = (authorization: string) =>
-    follow(service.url, { headers: { Authorization: authorization } });
   /** Waits until a check that starts after this call has ended. */
   const nextCheck = async (): Promise<void> => {
     const before = checks;
     await until(() => checks > before + 1, "a whole check");
   };
-  return { ...service, store, clock, mint, subscribe, nextCheck, lines, text };
+  return {
+    ...service,
+    clock,
+    mint: (name: string, lifetime?: number) => mint(store.keys, name, { now: clock.now, lifetime }),
+    subscribe: (authorization: string) => follow(service.url, as(authorization)),
+    checks: () => checks,
+    nextCheck,
+    lines,
+    text,
+  };
 }
 
 test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number }) => unknown]>([
@@ -70,13 +57,13 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
   ],
   ["is rotated without an overlap", (keys, id, clock) => rotateKey(keys, id, 0, clock.now)],
 ])("the event streams of an API key end when it %s, and other streams continue", async (_what, act) => {
-  await using service = await start();
+  await using service = start();
   const phone = await service.mint("phone", MINUTE);
   const laptop = await service.mint("laptop");
   await using byBearer = await service.subscribe(`Bearer ${phone.token}`);
   await using byPassword = await service.subscribe(basic("anyone", phone.token));
   await using other = await service.subscribe(`Bearer ${laptop.token}`);
-  await using user = await service.subscribe(basic("ann", "password"));
+  await using user = await service.subscribe(AS_ANN);
   await service.nextCheck();
   await act(service.store.keys, phone.key.id, service.clock);
   await Promise.all([byBearer.rest(), byPassword.rest()]);
@@ -94,31 +81,23 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
 });
 
 test("one query at a time covers the API keys of all subscribers", async () => {
-  const store = openMemory();
-  const { keys } = store;
   const answer = Promise.withResolvers<void>();
-  let queries = 0;
-  const list = async () => {
-    queries++;
+  const keys: MintedKey[] = [];
+  await using service = start({}, async () => {
     await answer.promise;
-    return keys.list();
-  };
-  await using service = await start({
-    credentials: {
-      keys: Object.assign(Object.create(keys), { list }),
-      lookupClient: createKeyLookup(keys, Date.now),
-    },
+    return keys.map(({ key }) => key);
   });
-  const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
-  const streams = await Promise.all(Array.from({ length: 20 }, () => service.subscribe(`Bearer ${token}`)));
+  keys.push(await service.mint("phone"));
+  const subscribe = () => service.subscribe(`Bearer ${keys[0]?.token}`);
+  const streams = await Promise.all(Array.from({ length: 20 }, subscribe));
   const reads = Promise.all(streams.map((stream) => stream.rest()));
   await until(() => streams.every((stream) => stream.comments() > 5), "heartbeats");
-  expect(queries).toBe(1);
-  for (const { id } of await keys.list()) await keys.delete(id);
+  expect(service.checks()).toBe(1);
+  keys.pop();
   answer.resolve();
   await reads;
   // The answer to the first query may precede the deletion.
-  expect(queries).toBeLessThanOrEqual(2);
+  expect(service.checks()).toBeLessThanOrEqual(2);
 });
 
 test("the event streams of a user end when the stored entry changes", async () => {
@@ -126,9 +105,12 @@ test("the event streams of a user end when the stored entry changes", async () =
     ["ann", "hash 1"],
     ["bob", "hash 2"],
   ]);
-  await using service = await start({ credentials: { storedEntry: (_kind, user) => entries.get(user) } });
-  await using ann = await service.subscribe(basic("ann", "password"));
-  await using bob = await service.subscribe(basic("bob", "password"));
+  await using service = start({
+    storedEntry: (_kind, user) => entries.get(user),
+    checkUser: () => true,
+  });
+  await using ann = await service.subscribe(AS_ANN);
+  await using bob = await service.subscribe(basic("bob", "x"));
   entries.set("ann", "hash 3");
   await ann.rest();
   entries.delete("bob");
@@ -142,16 +124,14 @@ test("a change of the entry while the password is checked ends the user's stream
     entry = "hash 2";
     return true;
   };
-  await using service = await start({ credentials: { storedEntry: () => entry, checkUser } });
-  await using stream = await service.subscribe(basic("ann", "password"));
+  await using service = start({ storedEntry: () => entry, checkUser });
+  await using stream = await service.subscribe(AS_ANN);
   await stream.rest();
 });
 
 test("the event stream of a client ends when its lookup says that the token is revoked", async () => {
   let isRevoked = false;
-  await using service = await start({
-    credentials: { lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) },
-  });
+  await using service = start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) });
   await using stream = await service.subscribe("Bearer token");
   isRevoked = true;
   await stream.rest();
@@ -168,21 +148,15 @@ test("a connection stays open for the Keep-Alive timeout after a revocation, but
       limits: { heartbeatMs: 10 },
     });
     const timeouts: number[] = [];
-    const request = new Request("http://localhost/api/events", { headers: { Authorization: "Bearer x" } });
-    const response = await service.routes["/api/events"]?.(Object.assign(request, { params: {} }), {
-      protocol: "http",
-      requestIP: () => ({ address: "127.0.0.1" }),
-      timeout: (_request, seconds) => {
-        timeouts.push(seconds);
-      },
-    });
+    const onTimeout = (seconds: number) => timeouts.push(seconds);
+    const response = await callRoute(service, "/api/events", { ...as("Bearer x"), onTimeout });
     end(
       () => {
         isRevoked = true;
       },
       () => service.close(),
     );
-    await response?.text();
+    await response.text();
     service.close();
     return timeouts;
   };
@@ -194,7 +168,7 @@ test("a revocation check that throws ends the stream, and is logged", async () =
   const isRevoked = () => {
     throw new Error("broken");
   };
-  await using service = await start({ credentials: { lookupClient: () => ({ name: "ci", isRevoked }) } });
+  await using service = start({ lookupClient: () => ({ name: "ci", isRevoked }) });
   await using stream = await service.subscribe("Bearer token");
   await stream.rest();
   expect(service.lines.map(({ level }) => level)).toContain("error");
@@ -203,20 +177,14 @@ test("a revocation check that throws ends the stream, and is logged", async () =
 test("while the API keys cannot be read, event streams continue for at most a minute", async () => {
   let isDown = false;
   let failures = 0;
-  const store = openMemory();
-  const { keys } = store;
-  const list = () => {
-    if (!isDown) return keys.list();
+  const keys: Key[] = [];
+  await using service = start({}, () => {
+    if (!isDown) return keys;
     failures++;
     throw new ServiceError("store_unavailable");
-  };
-  await using service = await start({
-    credentials: {
-      keys: Object.assign(Object.create(keys), { list }),
-      lookupClient: createKeyLookup(keys, Date.now),
-    },
   });
-  const { token } = (await createKey(keys, "phone", undefined, Date.now())) ?? { token: "" };
+  const { key, token } = await service.mint("phone");
+  keys.push(key);
   await using stream = await service.subscribe(`Bearer ${token}`);
   isDown = true;
   await until(() => failures > 2, "failed checks");

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { as, mint } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
 import {
   callTool,
@@ -9,12 +10,11 @@ import {
   mcpSender,
   PROTOCOL_VERSIONS,
 } from "../../../test/mcp-client.ts";
+import { AS_ANN, startPrivate as startWith } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
-import type { Scope } from "../../credential/client.ts";
-import { createKey, createKeyLookup } from "../../credential/key.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -22,9 +22,6 @@ import { listen } from "../listener/listen.ts";
 import { openMetrics } from "../observability/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
-const USER = "ann";
-const PASSWORD = "s3cret";
-const BASIC = `Basic ${btoa(`${USER}:${PASSWORD}`)}`;
 const VERSION = "2025-11-25";
 
 const start = (options: Partial<ServiceOptions> = {}): TestService =>
@@ -32,24 +29,14 @@ const start = (options: Partial<ServiceOptions> = {}): TestService =>
 
 /** Starts a service in private mode, with a key that may read and one that may write. */
 async function startPrivate(options: Partial<ServiceOptions> = {}) {
-  const store = openMemory();
-  const mint = async (name: string, scope: Scope): Promise<string> =>
-    (await createKey(store.keys, name, undefined, Date.now(), scope))?.token ?? "";
-  const service = start({
-    store,
-    ...options,
-    credentials: {
-      keys: store.keys,
-      lookupClient: createKeyLookup(store.keys, Date.now),
-      checkUser: (user, password) => user === USER && password === PASSWORD,
-      ...options.credentials,
-    },
-    access: { privateMode: true, ...options.access },
-  });
-  return { ...service, reader: await mint("reader", "read"), writer: await mint("writer", "write") };
+  const service = startWith(openMemory(), { mcp: createMcpEndpoint({ version: "1.2.3" }), ...options });
+  const { keys } = service.store;
+  const { token: reader } = await mint(keys, "reader", { scope: "read" });
+  const { token: writer } = await mint(keys, "writer");
+  return { ...service, reader, writer };
 }
 
-const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
+const bearer = (token: string) => as(`Bearer ${token}`).headers;
 const at = ({ url }: { readonly url: string }): string => `${url}/mcp`;
 
 /** Sends a request of version 2025-11-25, with these headers. */
@@ -206,17 +193,17 @@ describe("in private mode, /mcp", () => {
     const origin = "http://127.0.0.1:1";
     await using service = await startPrivate({ network: { onLoopback: true } });
     const add = { name: "add_todos", arguments: { todos: [{ title: "a" }] } };
-    const fromPage = { Authorization: BASIC, Origin: origin, "Sec-Fetch-Site": "same-site" };
+    const fromPage = { Authorization: AS_ANN, Origin: origin, "Sec-Fetch-Site": "same-site" };
     const rejected = await (await post(service, fromPage, "tools/call", add)).json();
     expect(JSON.stringify(rejected)).toContain("cross_site_write");
-    const accepted = await (await post(service, { Authorization: BASIC }, "tools/call", add)).json();
+    const accepted = await (await post(service, { Authorization: AS_ANN }, "tools/call", add)).json();
     expect(JSON.stringify(accepted)).not.toContain("isError");
   });
 
   test("separates the idempotency keys of two clients", async () => {
     await using service = await startPrivate();
     const add = { name: "add_todos", arguments: { todos: [{ title: "a", idempotencyKey: "k" }] } };
-    for (const headers of [bearer(service.writer), { Authorization: BASIC }])
+    for (const headers of [bearer(service.writer), { Authorization: AS_ANN }])
       for (let time = 0; time < 2; time++) await post(service, headers, "tools/call", add);
     await using client = await connectHttpClient(VERSION, at(service), bearer(service.reader));
     expect((await callTool(client, "find_todos")).structured).toMatchObject({ todos: { length: 2 } });

@@ -1,25 +1,16 @@
 import { describe, expect, test } from "bun:test";
+import { as, mint } from "../../../test/credentials.ts";
+import { ANN, AS_ANN, startPrivate } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { startService } from "../../../test/service.ts";
 import { storesOfEachKind } from "../../../test/stores.ts";
-import { createKey, createKeyLookup } from "../../credential/key.ts";
 import type { Store } from "../../storage/store.ts";
 
-const BASIC = { Authorization: `Basic ${btoa("ann:secret")}` };
+const BASIC = as(AS_ANN).headers;
 
 /** Starts a private service with the user ann, and the keys ben and cleo. Each has signed in a browser. */
 async function start(store: Store) {
   const { keys } = store;
-  const service = startService({
-    store,
-    access: { privateMode: true },
-    credentials: {
-      keys,
-      lookupClient: createKeyLookup(keys, Date.now, () => true),
-      checkUser: (user, password) => user === "ann" && password === "secret",
-      storedEntry: () => "entry",
-    },
-  });
+  const service = startPrivate(store);
   const send = async (method: string, path: string, headers: Record<string, string>, body: unknown) => {
     const response = await service.sendJson(method, path, body, { headers });
     return response.ok ? JSON.parse(await response.text()) : statusAndCode(response);
@@ -31,15 +22,14 @@ async function start(store: Store) {
     return { id, name, headers: { Cookie: cookie } };
   };
   const key = async (name: string) => {
-    const minted = await createKey(keys, name, undefined, Date.now());
-    if (minted === undefined) throw new Error(`no key for ${name}`);
+    const minted = await mint(keys, name);
     return { id: minted.key.id, token: minted.token, device: await signIn({ token: minted.token }) };
   };
   const whoami = async (token: string): Promise<string> =>
-    (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
+    (await service.send("GET", "/api/whoami", as(`Bearer ${token}`))).text();
   const names = async () => (await keys.list()).map(({ name }) => name);
   const [ben, cleo] = [await key("ben"), await key("cleo")];
-  const ann = await signIn({ user: "ann", password: "secret" });
+  const ann = await signIn(ANN);
   const close = async () => {
     await service[Symbol.asyncDispose]();
     await store.close();
@@ -90,7 +80,7 @@ describe.each(storesOfEachKind())("with the store in %s", (_kind, openStore) => 
     expect(await rename(ben.id, "cleo")).toEqual([409, "key_exists"]);
     expect(await rename("absent00", "x")).toEqual([404, "key_not_found"]);
     expect(await rename(ben.id, " ")).toEqual([422, "validation_failed"]);
-    for (const headers of [ann.headers, { Authorization: `Bearer ${ben.token}` }])
+    for (const headers of [ann.headers, as(`Bearer ${ben.token}`).headers])
       expect(await rename(cleo.id, "mine", headers)).toEqual([401, "unauthorized"]);
     const crossSite = { ...BASIC, "Sec-Fetch-Site": "cross-site" };
     expect(await rename(cleo.id, "x", crossSite)).toEqual([403, "cross_site_write"]);

@@ -1,26 +1,21 @@
 import { describe, expect, test } from "bun:test";
+import { callRoute } from "../../../test/call-route.ts";
+import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
+import { ANN, AS_ANN, startPrivate as startWith } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { openSocket, readToEnd } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
-import {
-  createKey,
-  createKeyLookup,
-  type Key,
-  type KeyStore,
-  type MintedKey,
-  rotateKey,
-} from "../../credential/key.ts";
-import { parentText } from "../../credential/parent.ts";
-import { createLink, getParent, isCurrent } from "../../credential/session.ts";
+import type { Scope } from "../../credential/client.ts";
+import { type Key, rotateKey } from "../../credential/key.ts";
 import { mintToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { createService } from "../service.ts";
+import { createService, type ServiceOptions } from "../service.ts";
 
 const ANDROID = "Mozilla/5.0 (Android 15; Mobile; rv:144.0) Gecko/144.0 Firefox/144.0";
 const DAY = 86_400_000;
-const PASSWORD = "pässword: s3cret";
+const BOB = { user: "bob", password: ANN.password };
 
 const jsonOf = async (response: Response) => JSON.parse(await response.text());
 
@@ -28,8 +23,13 @@ interface Jar {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Starts a private service with an API key and the user ann, whose stored entry and clock can change. */
-async function startPrivate(scope: "read" | "write" = "write", lifetime?: number) {
+const jarOf = ({ headers }: Response): Jar => {
+  const [cookie = ""] = (headers.get("set-cookie") ?? "").split(";");
+  return { headers: { Cookie: cookie } };
+};
+
+/** Starts a private service with an API key and the users ann and bob. The stored entry of ann and the clock can change. */
+async function startPrivate(scope: Scope = "write", network: ServiceOptions["network"] = {}) {
   const store = openMemory();
   const { log, lines, text } = capturingLog();
   const nothing = async (_key: Partial<Key>): Promise<void> => {};
@@ -39,41 +39,34 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
     whileChecking: () => {},
     ...{ beforeInsert: nothing, beforeDelete: nothing, lists: 0 },
   };
-  const keys: KeyStore = {
-    find: (tokenHash) => store.keys.find(tokenHash),
-    list: () => {
-      state.lists++;
-      return store.keys.list();
+  const keys = keysWith(
+    {
+      list: () => {
+        state.lists++;
+        return store.keys.list();
+      },
+      insert: async (key, usedLink) => {
+        await state.beforeInsert(key);
+        return store.keys.insert(key, usedLink);
+      },
+      delete: async (id) => {
+        await state.beforeDelete({ id });
+        return store.keys.delete(id);
+      },
     },
-    insert: async (key, usedLink) => {
-      await state.beforeInsert(key);
-      return store.keys.insert(key, usedLink);
-    },
-    rename: (id, name) => store.keys.rename(id, name),
-    replace: (id, expiresAt, successor) => store.keys.replace(id, expiresAt, successor),
-    delete: async (id) => {
-      await state.beforeDelete({ id });
-      return store.keys.delete(id);
-    },
-    recordUse: (id, usedAt) => store.keys.recordUse(id, usedAt),
-  };
-  const storedEntry = (_kind: string, name: string) => (name === "ann" ? state.entry : undefined);
-  const phone = await mint(keys, "phone", state.now, scope, lifetime);
-  const service = startService({
-    store,
+    store.keys,
+  );
+  const phone = await mint(keys, "phone", { now: state.now, scope });
+  const service = startWith(store, {
     log,
-    access: { privateMode: true, basicFailures: 3 },
+    network,
+    access: { basicFailures: 3 },
     credentials: {
       keys,
-      storedEntry,
-      lookupClient: createKeyLookup(
-        keys,
-        () => state.now,
-        (parent) => isCurrent(parent, storedEntry),
-      ),
+      storedEntry: (_kind, name) => (name === "ann" ? state.entry : undefined),
       checkUser: (user, password) => {
         state.whileChecking();
-        return ["ann", "bob"].includes(user) && password === PASSWORD;
+        return ["ann", "bob"].includes(user) && password === ANN.password;
       },
     },
     now: () => state.now,
@@ -84,34 +77,15 @@ async function startPrivate(scope: "read" | "write" = "write", lifetime?: number
   const jar = async (body: object): Promise<Jar> => {
     const response = await signIn(body);
     expect(response.status).toBe(201);
-    const [cookie = ""] = (response.headers.get("set-cookie") ?? "").split(";");
-    return { headers: { Cookie: cookie } };
+    return jarOf(response);
   };
   const statusOf = async (path: string, init: Jar): Promise<number> => {
     const response = await service.send("GET", path, init);
     await response.body?.cancel();
     return response.status;
   };
-  return { ...service, store, keys, state, phone, signIn, jar, statusOf, lines, text };
+  return { ...service, keys, state, phone, signIn, jar, statusOf, lines, text };
 }
-
-async function mint(
-  keys: KeyStore,
-  name: string,
-  now: number,
-  scope: "read" | "write" = "write",
-  lifetime?: number,
-): Promise<MintedKey> {
-  const minted = await createKey(keys, name, lifetime, now, scope);
-  if (minted === undefined) throw new Error(`no key for ${name}`);
-  return minted;
-}
-
-const ANN = { user: "ann", password: PASSWORD };
-
-const basic = (user: string): Jar => ({
-  headers: { Authorization: `Basic ${Buffer.from(`${user}:${PASSWORD}`).toString("base64")}` },
-});
 
 describe("POST /api/session", () => {
   test("creates an API key for this browser and sets it as a cookie that scripts cannot read", async () => {
@@ -149,18 +123,16 @@ describe("POST /api/session", () => {
 
   test("gives a browser of an owner with a long name a name that can be exported and imported", async () => {
     await using service = await startPrivate();
-    const minted = await createKey(service.keys, "ä".repeat(100), undefined, service.state.now);
-    const { name } = await jsonOf(await service.signIn({ token: minted?.token }));
+    const { token } = await mint(service.keys, "ä".repeat(100));
+    const { name } = await jsonOf(await service.signIn({ token }));
     expect(name).toBe(`${"ä".repeat(60)} · Firefox on Android`);
   });
 
   test.each<[what: string, body: object, status: number, code: string]>([
     ["a wrong password", { user: "ann", password: "wrong" }, 401, "unauthorized"],
-    ["an unknown user", { user: "eve", password: PASSWORD }, 401, "unauthorized"],
     ["an unknown token", { token: mintToken() }, 401, "unauthorized"],
     ["an unknown code", { code: "x".repeat(22) }, 401, "unauthorized"],
     ["no password", { user: "ann" }, 422, "validation_failed"],
-    ["nothing", {}, 422, "validation_failed"],
     ["a token that is no text", { token: 1 }, 422, "validation_failed"],
     ["a list", [ANN], 422, "validation_failed"],
   ])("rejects %s without a cookie", async (_what, body, status, code) => {
@@ -187,48 +159,30 @@ describe("POST /api/session", () => {
     };
     for (const response of [
       await service.signIn(ANN),
-      await service.send("POST", "/api/session/links", basic("ann")),
+      await service.send("POST", "/api/session/links", as(AS_ANN)),
     ])
       expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
     expect(await service.keys.list()).toHaveLength(1);
   });
 
-  test.each<[what: string, headers: Readonly<Record<string, string>>]>([
-    ["a page of another site", { "Sec-Fetch-Site": "cross-site", Origin: "https://evil.example" }],
-    ["a page of another port", { "Sec-Fetch-Site": "same-site", Origin: "http://127.0.0.1:9" }],
-    ["an old browser's page of another site", { Origin: "https://evil.example" }],
-    ["a page with an opaque origin", { Origin: "null" }],
-  ])("rejects %s", async (_what, headers) => {
-    await using service = await startPrivate();
-    for (const path of ["/api/session", "/api/session/link"]) {
-      const response = await service.sendJson("POST", path, ANN, { headers });
-      expect(response.headers.get("set-cookie")).toBeNull();
-      expect(await statusAndCode(response)).toEqual([403, "cross_site_write"]);
-    }
-  });
-
-  test("accepts only JSON", async () => {
-    await using service = await startPrivate();
-    for (const type of ["text/plain", "application/x-www-form-urlencoded"]) {
-      const init = { headers: { "Content-Type": type }, body: JSON.stringify(ANN) };
-      const response = await service.send("POST", "/api/session", init);
-      expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
-    }
+  test("rejects pages of other origins, as do the paths of a link", async () => {
+    await using service = await startPrivate("write", { corsOrigins: ["https://app.example"] });
+    for (const path of ["/api/session", "/api/session/link", "/api/session/link/cancel"])
+      for (const headers of [{ "Sec-Fetch-Site": "same-site" }, { Origin: "https://app.example" }]) {
+        const response = await service.sendJson("POST", path, ANN, { headers });
+        expect(response.headers.get("set-cookie")).toBeNull();
+        expect(await statusAndCode(response)).toEqual([403, "cross_site_write"]);
+      }
   });
 
   test("is refused with the reason where a browser cannot store the cookie", async () => {
     for (const allowBasicOverHttp of [false, true]) {
       const store = openMemory();
       const access = { privateMode: true, allowBasicOverHttp };
-      const { routes } = createService({ store, credentials: { keys: store.keys }, access });
+      const service = createService({ store, credentials: { keys: store.keys }, access });
       for (const path of ["/api/session", "/api/session/link"]) {
-        const request = new Request(`http://192.0.2.2${path}`, { method: "POST" });
-        const response = await routes[path]?.(Object.assign(request, { params: {} }), {
-          protocol: "http",
-          requestIP: () => ({ address: "192.0.2.1" }),
-          timeout: () => {},
-        });
-        expect(await response?.json()).toMatchObject({
+        const response = await callRoute(service, path, { method: "POST", address: "192.0.2.1" });
+        expect(await response.json()).toMatchObject({
           code: "https_required",
           detail: expect.stringContaining("Browsers store the cookie of a sign-in over HTTPS"),
         });
@@ -287,11 +241,8 @@ describe("the cookie of a browser", () => {
 
   test.each<[what: string, headers: Readonly<Record<string, string>>, isAccepted: boolean]>([
     ["the own page", { "Sec-Fetch-Site": "same-origin" }, true],
-    ["the address bar", { "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate" }, true],
     ["a browser without Fetch Metadata", {}, true],
     ["a page of another site", { "Sec-Fetch-Site": "cross-site" }, false],
-    ["a page of another port", { "Sec-Fetch-Site": "same-site" }, false],
-    ["an old browser's page of another origin", { Origin: "http://127.0.0.1:9" }, false],
     ["an opaque origin", { Origin: "null", "Sec-Fetch-Site": "same-origin" }, false],
   ])("sent for %s", async (_what, headers, isAccepted) => {
     await using service = await startPrivate();
@@ -310,7 +261,7 @@ describe("the cookie of a browser", () => {
     const { id } = service.phone.key;
     for (const [body, parent] of [
       [ANN, "user:ann"],
-      [{ user: "bob", password: PASSWORD }, "user:bob"],
+      [BOB, "user:bob"],
       [{ token: service.phone.token }, `key:${id}`],
     ] as const) {
       const init = await service.jar(body);
@@ -327,19 +278,11 @@ describe("the cookie of a browser", () => {
   });
 
   test("does not count for a listed origin", async () => {
-    const store = openMemory();
-    const key = await mint(store.keys, "phone", Date.now());
-    await using service = startService({
-      store,
-      credentials: { keys: store.keys, lookupClient: createKeyLookup(store.keys, Date.now) },
-      access: { privateMode: true },
-      network: { corsOrigins: ["https://app.example"] },
-    });
-    const signedIn = await service.sendJson("POST", "/api/session", { token: key.token });
-    const [cookie = ""] = (signedIn.headers.get("set-cookie") ?? "").split(";");
-    const headers = { Cookie: cookie, Origin: "https://app.example", "Sec-Fetch-Site": "same-site" };
+    await using service = await startPrivate("write", { corsOrigins: ["https://app.example"] });
+    const { headers } = await service.jar(ANN);
+    const sent = { ...headers, Origin: "https://app.example", "Sec-Fetch-Site": "same-site" };
     for (const method of ["GET", "POST"]) {
-      const response = await service.send(method, "/api/todos", { headers });
+      const response = await service.send(method, "/api/todos", { headers: sent });
       expect(response.status).toBe(401);
       expect(response.headers.get("access-control-allow-credentials")).toBeNull();
     }
@@ -348,10 +291,8 @@ describe("the cookie of a browser", () => {
   test("is ignored beside an Authorization header", async () => {
     await using service = await startPrivate();
     const { headers } = await service.jar(ANN);
-    const sent = { headers: { ...headers, Authorization: `Bearer ${mintToken()}` } };
-    expect(await service.statusOf("/api/todos", sent)).toBe(401);
-    const other = { headers: { ...headers, Authorization: "Digest x" } };
-    expect(await service.statusOf("/api/todos", other)).toBe(401);
+    for (const authorization of [`Bearer ${mintToken()}`, "Digest x"])
+      expect(await service.statusOf("/api/todos", as(authorization, headers))).toBe(401);
   });
 
   test("counts only once, as a whole, and with the key of a browser", async () => {
@@ -361,33 +302,16 @@ describe("the cookie of a browser", () => {
       [`a=b; ${cookie}; c=d`, 200],
       [`${cookie}; ${cookie}`, 401],
       [`__Host-todo=${mintToken()}; ${cookie}`, 401],
-      [`__Host-todo=${mintToken()}`, 401],
       [`__Host-todo=${service.phone.token}`, 401],
       [cookie.replace("__Host-todo", "__host-todo"), 401],
-      [cookie.replace("__Host-", ""), 401],
       [`x${cookie}`, 401],
       [`${cookie}x`, 401],
       [cookie.replace("=", '="').concat('"'), 401],
-      [`__Host-todo=${"x".repeat(8000)}`, 401],
-      [`${"a=b; ".repeat(2000)}${cookie}`, 200],
       ["__Host-todo=", 401],
     ] as const) {
       const headers = { Cookie: sent };
-      expect([sent.slice(0, 100), await service.statusOf("/api/todos", { headers })]).toEqual([
-        sent.slice(0, 100),
-        status,
-      ]);
+      expect([sent, await service.statusOf("/api/todos", { headers })]).toEqual([sent, status]);
     }
-  });
-
-  test("keeps responses apart in caches", async () => {
-    await using service = await startPrivate();
-    const init = await service.jar(ANN);
-    const { headers } = await service.send("GET", "/api/todos", init);
-    expect(headers.get("vary")).toBe("Origin, Authorization, Cookie");
-    expect(headers.get("cache-control")).toBe("private, no-cache");
-    const session = await service.send("GET", "/api/session", init);
-    expect(session.headers.get("cache-control")).toBe("no-store");
   });
 
   test("of a read-only key only reads, and can sign out", async () => {
@@ -414,7 +338,7 @@ describe("the key of a browser", () => {
 
   test("is valid for 24 hours if nothing is stored about its user", async () => {
     await using service = await startPrivate();
-    const init = await service.jar({ user: "bob", password: PASSWORD });
+    const init = await service.jar(BOB);
     service.state.now += DAY - 1;
     expect(await service.statusOf("/api/todos", init)).toBe(200);
     service.state.now += 1;
@@ -423,8 +347,10 @@ describe("the key of a browser", () => {
 
   test("signs in no other browser if nothing is stored about its user, so that it ends", async () => {
     await using service = await startPrivate();
-    const direct = await service.jar({ user: "bob", password: PASSWORD });
-    const { link } = await jsonOf(await service.send("POST", "/api/session/links", basic("bob")));
+    const direct = await service.jar(BOB);
+    const { link } = await jsonOf(
+      await service.send("POST", "/api/session/links", as(basic("bob", ANN.password))),
+    );
     const byLink = await service.jar({ code: link.split("=")[1] });
     for (const { headers } of [direct, byLink]) {
       const token = headers.Cookie?.slice("__Host-todo=".length);
@@ -444,42 +370,15 @@ describe("the key of a browser", () => {
     expect(await service.statusOf("/api/todos", init)).toBe(401);
   });
 
-  test("ends with the key that it was made with", async () => {
-    await using service = await startPrivate("write", 2 * DAY);
+  test.each<[end: string, act: (service: Awaited<ReturnType<typeof startPrivate>>, id: string) => unknown]>([
+    ["is revoked", ({ keys }, id) => keys.delete(id)],
+    ["is rotated", ({ keys, state }, id) => rotateKey(keys, id, 0, state.now)],
+  ])("ends when the key that it was made with %s", async (_end, act) => {
+    await using service = await startPrivate();
     const { key, token } = service.phone;
     const init = await service.jar({ token });
-    service.state.now += DAY;
-    expect(await service.statusOf("/api/todos", init)).toBe(200);
-    await rotateKey(service.keys, key.id, 1000, service.state.now);
-    service.state.now += 999;
-    expect(await service.statusOf("/api/todos", init)).toBe(200);
-    service.state.now += 1;
+    await act(service, key.id);
     expect(await service.statusOf("/api/todos", init)).toBe(401);
-
-    const other = await mint(service.keys, "tablet", service.state.now);
-    const second = await service.jar({ token: other.token });
-    await service.keys.delete(other.key.id);
-    expect(await service.statusOf("/api/todos", second)).toBe(401);
-  });
-
-  test("expires with the key that it was made with", async () => {
-    await using service = await startPrivate("write", 2 * DAY);
-    const init = await service.jar({ token: service.phone.token });
-    service.state.now += 2 * DAY - 10;
-    expect(await service.statusOf("/api/todos", init)).toBe(200);
-    service.state.now += 10;
-    expect(await service.statusOf("/api/todos", init)).toBe(401);
-  });
-
-  test("is the oldest of 21 and goes", async () => {
-    await using service = await startPrivate();
-    const jars = [];
-    for (let browser = 0; browser < 21; browser++) {
-      service.state.now++;
-      jars.push(await service.jar(ANN));
-    }
-    const statuses = await Promise.all(jars.map((init) => service.statusOf("/api/todos", init)));
-    expect(statuses).toEqual([401, ...Array.from({ length: 20 }, () => 200)]);
   });
 
   test("stays when expired ones of the same key make room", async () => {
@@ -515,6 +414,7 @@ describe("GET and DELETE /api/session", () => {
     await service.jar(ANN);
     const response = await service.send("GET", "/api/session", init);
     expect(response.headers.get("set-cookie")).toStartWith(`${init.headers.Cookie};`);
+    expect(response.headers.get("cache-control")).toBe("no-store");
     const { devices, ...identity } = await jsonOf(response);
     expect(identity).toEqual({ kind: "user", name: "ann", scope: "write" });
     expect(
@@ -523,7 +423,7 @@ describe("GET and DELETE /api/session", () => {
       ["ann · Firefox on Android", true],
       ["ann · Firefox on Android 2", false],
     ]);
-    const byToken = { headers: { Authorization: `Bearer ${service.phone.token}` } };
+    const byToken = as(`Bearer ${service.phone.token}`);
     const other = await service.send("GET", "/api/session", byToken);
     expect(other.headers.get("set-cookie")).toBeNull();
     expect(await other.json()).toMatchObject({ kind: "client", name: "phone", devices: [{}] });
@@ -543,7 +443,7 @@ describe("GET and DELETE /api/session", () => {
   test("send no cookie to a request with Authorization", async () => {
     await using service = await startPrivate();
     const { headers } = await service.jar(ANN);
-    const init = { headers: { ...headers, Authorization: `Bearer ${service.phone.token}` } };
+    const init = as(`Bearer ${service.phone.token}`, headers);
     const response = await service.send("GET", "/api/session", init);
     expect([response.status, response.headers.get("set-cookie")]).toEqual([200, null]);
   });
@@ -558,7 +458,7 @@ describe("GET and DELETE /api/session", () => {
     );
     expect(response.headers.get("clear-site-data")).toBe('"cache"');
     expect(await service.statusOf("/api/todos", init)).toBe(401);
-    const byToken = { headers: { Authorization: `Bearer ${service.phone.token}` } };
+    const byToken = as(`Bearer ${service.phone.token}`);
     expect((await service.send("DELETE", "/api/session", byToken)).status).toBe(404);
     expect(await service.statusOf("/api/todos", byToken)).toBe(200);
   });
@@ -614,36 +514,18 @@ describe("a link", () => {
     expect(statuses.toSorted()).toEqual([201, ...Array.from({ length: 19 }, () => 401)]);
   });
 
-  test("expires after ten minutes, and with what made it", async () => {
+  test("expires after ten minutes, and when the stored entry of its user changes", async () => {
     await using service = await startPrivate();
     const init = await service.jar(ANN);
-    const [late, early, stale] = [
-      await newCode(service, init),
-      await newCode(service, init),
-      await newCode(service, init),
-    ];
+    const [late, early] = [await newCode(service, init), await newCode(service, init)];
     service.state.now += 600_000 - 1;
+    const stale = await newCode(service, init);
     expect((await service.signIn({ code: early })).status).toBe(201);
     service.state.now += 1;
-    await expectInvalid(late);
-    service.state.now -= 1000;
     service.state.entry = "second";
-    await expectInvalid(stale);
-
-    const { key } = service.phone;
-    const parent = { kind: "key", id: key.id } as const;
-    const ofRotated = await createLink(service.keys, parent, "write", service.state.now);
-    const ofRevoked = await createLink(service.keys, parent, "write", service.state.now);
-    await rotateKey(service.keys, key.id, 1000, service.state.now);
-    service.state.now += 1000;
-    await expectInvalid(ofRotated?.code);
-    await service.keys.delete(key.id);
-    await expectInvalid(ofRevoked?.code);
-
-    async function expectInvalid(code = ""): Promise<void> {
+    for (const code of [late, stale])
       for (const path of ["/api/session/link", "/api/session"])
         expect((await service.sendJson("POST", path, { code })).status).toBe(401);
-    }
   });
 
   test("ends when a browser of the same person is signed out", async () => {
@@ -651,12 +533,9 @@ describe("a link", () => {
     const [own, other] = [await service.jar(ANN), await service.jar(ANN)];
     const { devices } = await jsonOf(await service.send("GET", "/api/session", other));
     const { id } = devices.find(({ isCurrent }: { isCurrent: boolean }) => isCurrent);
-    const first = await newCode(service, other);
+    const code = await newCode(service, other);
     await service.send("DELETE", `/api/session/devices/${id}`, own);
-    expect((await service.signIn({ code: first })).status).toBe(401);
-    const second = await newCode(service, own);
-    await service.send("DELETE", "/api/session", own);
-    expect((await service.signIn({ code: second })).status).toBe(401);
+    expect((await service.signIn({ code })).status).toBe(401);
   });
 
   test("does not outlive the browser that is signed out while it makes the link", async () => {
@@ -731,9 +610,8 @@ describe("a link", () => {
 
   test.each(["Host: localhost:99999", undefined])("is not made for %p", async (host) => {
     await using service = await startPrivate();
-    const [, authorization = ""] = Object.entries(basic("ann").headers)[0] ?? [];
     const line = `POST /api/session/links HTTP/1.${host === undefined ? 0 : 1}`;
-    const head = [line, ...(host === undefined ? [] : [host]), `Authorization: ${authorization}`];
+    const head = [line, ...(host === undefined ? [] : [host]), `Authorization: ${AS_ANN}`];
     const response = await readToEnd(
       await openSocket(service.port, `${head.join("\r\n")}\r\nConnection: close\r\n\r\n`),
     );
@@ -742,23 +620,14 @@ describe("a link", () => {
     expect(await service.keys.list()).toHaveLength(1);
   });
 
-  test("cannot be used as a token, is not listed, and is one of at most 5", async () => {
+  test("cannot be used as a token, and is not listed", async () => {
     await using service = await startPrivate();
     const init = await service.jar(ANN);
-    const codes = [];
-    for (let link = 0; link < 6; link++) {
-      service.state.now++;
-      codes.push(await newCode(service, init));
-    }
-    for (const code of codes)
-      expect(await service.statusOf("/api/todos", { headers: { Authorization: `Bearer ${code}` } })).toBe(
-        401,
-      );
+    const code = await newCode(service, init);
+    expect(await service.statusOf("/api/todos", as(`Bearer ${code}`))).toBe(401);
     const session = await jsonOf(await service.send("GET", "/api/session", init));
     expect(session.devices).toHaveLength(1);
-    expect((await service.signIn({ code: codes[0] })).status).toBe(401);
-    for (const code of codes.slice(1)) expect((await service.signIn({ code })).status).toBe(201);
-    expect(service.text()).not.toContain(codes[1]);
+    expect(service.text()).not.toContain(code);
   });
 
   test("contains a QR code of itself", async () => {
@@ -776,27 +645,11 @@ test("GET /admin/keys says whose each browser is, and shows no links", async () 
   await using service = await startPrivate();
   for (const body of [ANN, { token: service.phone.token }])
     await service.send("POST", "/api/session/links", await service.jar(body));
-  const response = await service.send("GET", "/admin/keys", basic("ann"));
+  const response = await service.send("GET", "/admin/keys", as(AS_ANN));
   const listed = await jsonOf(response);
   expect(listed.map(({ name, deviceOf }: { name: string; deviceOf?: string }) => [name, deviceOf])).toEqual([
     ["phone", undefined],
     ["ann · Firefox on Android", "ann"],
     ["phone · Firefox on Android", "phone"],
   ]);
-});
-
-test("getParent keeps the parent of a browser and hashes the stored entry", () => {
-  const identity = {
-    kind: "user",
-    name: "ann",
-    scope: "write",
-    keyId: undefined,
-    isRevoked: undefined,
-  } as const;
-  const parent = getParent(identity, () => "entry");
-  expect(parentText(parent)).toMatch(/^user:[\w-]{43}:ann$/);
-  const key = { kind: "key", id: "1" } as const;
-  expect(getParent({ ...identity, parent: key }, () => "entry")).toBe(key);
-  expect(isCurrent(parent, () => "entry")).toBe(true);
-  for (const other of ["other", undefined]) expect(isCurrent(parent, () => other)).toBe(false);
 });

@@ -1,0 +1,38 @@
+import type { Scope } from "../src/credential/client.ts";
+import { createKey, type KeyStore, type MintedKey } from "../src/credential/key.ts";
+
+/** Returns the value of Authorization for a user name and a password (RFC 7617). */
+export const basic = (user: string, password: string): string =>
+  `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+
+/** Returns the options of a request with a value of Authorization. */
+export const as = (authorization: string, headers: Readonly<Record<string, string>> = {}) => ({
+  headers: { Authorization: authorization, ...headers },
+});
+
+interface KeyOptions {
+  readonly scope?: Scope;
+  readonly now?: number;
+  /** In milliseconds; by default the key does not expire. */
+  readonly lifetime?: number | undefined;
+}
+
+/** Creates an API key. */
+export async function mint(keys: KeyStore, name: string, options: KeyOptions = {}): Promise<MintedKey> {
+  const { scope = "write", now = Date.now(), lifetime } = options;
+  const minted = await createKey(keys, name, lifetime, now, scope);
+  if (minted === undefined) throw new Error(`no key for ${name}`);
+  return minted;
+}
+
+/** Returns a store of keys with some of its methods replaced. */
+export const keysWith = (answers: Partial<KeyStore>, keys: KeyStore): KeyStore => ({
+  find: (tokenHash) => keys.find(tokenHash),
+  list: () => keys.list(),
+  insert: (key, usedLink) => keys.insert(key, usedLink),
+  replace: (id, expiresAt, successor) => keys.replace(id, expiresAt, successor),
+  delete: (id) => keys.delete(id),
+  rename: (id, name) => keys.rename(id, name),
+  recordUse: (id, usedAt) => keys.recordUse(id, usedAt),
+  ...answers,
+});
