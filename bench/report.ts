@@ -109,7 +109,7 @@ export function header({ sessions, pairs, wrkRuns }: RunOptions): string {
   const nginx = Bun.spawnSync(["nginx", "-v"]).stderr.toString().trim().replace("nginx version: ", "");
   return `# Benchmark results
 
-\`npm run bench\` writes this page. [README.md](README.md) explains the columns, and [notes.md](notes.md) the method.
+\`npm run bench\` writes this page. [README.md](README.md) explains the columns and the method.
 
 - Date: ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC
 - todo-service ${product.version}, git revision ${revision()}

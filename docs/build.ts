@@ -18,6 +18,7 @@ import {
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
 import { examplesOf, type Message, type OpenApiDocument, table } from "./openapi.ts";
+import { slugOf } from "./slug.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -209,10 +210,11 @@ function unitOf(flag: string | undefined): string {
 
 function commandLinePage(): string {
   const program = createProgram();
+  const described = new Map<string, string>();
   const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
   const sections = [...groups].map(
     ([heading, commands]) =>
-      `## ${heading}\n\n${commands.flatMap((command) => commandSections(command, "todo")).join("\n\n")}`,
+      `## ${heading}\n\n${commands.flatMap((command) => commandSections(command, "todo", described)).join("\n\n")}`,
   );
   return `# Command line
 
@@ -230,11 +232,14 @@ ${sections.join("\n\n")}
 `;
 }
 
-/** Returns the section of a command, or those of its subcommands. */
-function commandSections(command: Command, above: string): string[] {
+/**
+ * Returns the section of a command, or those of its subcommands.
+ * @param described the command whose section describes an option, by the row of the option
+ */
+function commandSections(command: Command, above: string, described: Map<string, string>): string[] {
   const name = `${above} ${command.name()}`;
   const subcommands = visibleCommands(command);
-  if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name));
+  if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name, described));
   const usage = [[name, ...command.aliases()].join("|"), ...command.registeredArguments.map(argumentTerm)];
   const isServer = command.options.some(({ helpGroupHeading }) => helpGroupHeading !== undefined);
   const parts = [
@@ -244,7 +249,7 @@ function commandSections(command: Command, above: string): string[] {
     argumentTable(command.registeredArguments),
     isServer
       ? "Its options are the settings of [the server](configuration.md)."
-      : optionTable(command.options),
+      : optionsText(name, command.options.map(optionRow), described),
     fenced(textAfterHelp(command)),
   ];
   return [parts.filter((part) => part !== "").join("\n\n")];
@@ -271,21 +276,29 @@ function argumentTable(all: readonly Argument[]): string {
   return rows.length === 0 ? "" : table(["Argument", "Meaning"], rows);
 }
 
-function optionTable(options: readonly Option[]): string {
-  if (options.length === 0) return "";
-  return table(
-    ["Option", "Variable", "Default", "Meaning"],
-    options.map((option) => {
-      const { setting } = option instanceof SettingOption ? option : {};
-      const value = setting === undefined ? option.defaultValue : setting.default;
-      return [
-        code(option.flags),
-        (setting && getVariables(setting).map(code).join(", ")) || "none",
-        defaultText(typeof value === "string" ? value : undefined),
-        sentence(setting?.description ?? option.description),
-      ];
-    }),
+/** Returns a table of the options that no section above describes, and links for the others. */
+function optionsText(name: string, rows: readonly string[][], described: Map<string, string>): string {
+  const news = rows.filter((row) => !described.has(String(row)));
+  const others = Map.groupBy(rows, (row) => described.get(String(row)));
+  for (const row of news) described.set(String(row), name);
+  const links = [...others].flatMap(([command, same]) =>
+    command === undefined
+      ? []
+      : `${same.map(([flags]) => flags).join(", ")}: see [\`${command}\`](#${slugOf(command)}).`,
   );
+  const newTable = news.length === 0 ? "" : table(["Option", "Variable", "Default", "Meaning"], news);
+  return [newTable, ...links].filter(Boolean).join("\n\n");
+}
+
+function optionRow(option: Option): string[] {
+  const { setting } = option instanceof SettingOption ? option : {};
+  const value = setting === undefined ? option.defaultValue : setting.default;
+  return [
+    code(option.flags),
+    (setting && getVariables(setting).map(code).join(", ")) || "none",
+    defaultText(typeof value === "string" ? value : undefined),
+    sentence(setting?.description ?? option.description),
+  ];
 }
 
 /** Returns the text that the help of a command shows after its options. */
