@@ -209,7 +209,7 @@ function unitOf(flag: string | undefined): string {
 }
 
 function commandLinePage(): string {
-  const program = createProgram();
+  const program = createProgram(process);
   const described = new Map<string, string>();
   const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
   const sections = [...groups].map(

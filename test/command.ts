@@ -24,6 +24,20 @@ export function runTodo(
   return run(["bin/todo", ...args], variables, input);
 }
 
+/** What a command has printed, and its exit code. */
+export interface Outcome {
+  /** Undefined if a signal ended the process. */
+  readonly code: number | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Waits until a process ends. */
+export async function ended(command: Command): Promise<Outcome> {
+  await using running = command;
+  return { code: await running.exited, stdout: running.stdout(), stderr: running.stderr() };
+}
+
 /** Runs a command line in the project's root. Standard input is `input`, or empty. */
 export function run(
   commandLine: readonly string[],

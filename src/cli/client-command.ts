@@ -4,6 +4,7 @@ import { errorMessage } from "../error-message.ts";
 import { escapeControlsJson } from "../escape-controls.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
 import { runCommand } from "./command.ts";
+import type { CommandProcess } from "./terminal/output.ts";
 
 /** Few, because somebody waits for the result. */
 const RETRIES = 2;
@@ -13,6 +14,7 @@ export type ServiceAddress = ReturnType<typeof readService>;
 
 /** What a running command needs. */
 export interface CommandContext {
+  readonly process: CommandProcess;
   readonly flags: Flags;
   readonly service: ServiceAddress;
   readonly api: TodoApi;
@@ -25,6 +27,7 @@ export interface CommandContext {
 
 /** Runs a command that sends requests to a running service. */
 export function runOnService(
+  process: CommandProcess,
   flags: Flags,
   work: (context: CommandContext) => Promise<void>,
   service = readService(flags, process.env),
@@ -36,7 +39,8 @@ export function runOnService(
   };
   const api = createApi(service, { retries: RETRIES });
   return runCommand(
-    (signal) => work({ flags, service, api, signal, printLine, isJson }),
+    process,
+    (signal) => work({ process, flags, service, api, signal, printLine, isJson }),
     (error) => toCommandError(error, service),
   );
 }

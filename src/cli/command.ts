@@ -1,4 +1,5 @@
 import { CommandError, INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
+import type { CommandProcess } from "./terminal/output.ts";
 
 /**
  * Runs the work of a command. The first SIGINT or SIGTERM aborts its signal; the next one ends the process. Throws every
@@ -6,6 +7,7 @@ import { CommandError, INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
  * @param toError returns the CommandError of any other error
  */
 export async function runCommand(
+  process: CommandProcess,
   work: (signal: AbortSignal) => Promise<void>,
   toError: (error: unknown) => CommandError,
 ): Promise<void> {

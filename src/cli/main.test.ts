@@ -3,6 +3,7 @@ import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
+import { callTodo } from "../../test/call-todo.ts";
 import { type Command, run, runTodo } from "../../test/command.ts";
 import { freePort } from "../../test/free-port.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
@@ -108,11 +109,11 @@ describe("todo", () => {
   });
 
   test("serve --help lists the settings in groups, each with its variables", async () => {
-    await using command = runTodo(["serve", "--help"]);
-    expect([await command.exited, command.stderr()]).toEqual([0, ""]);
-    const headings = [...command.stdout().matchAll(/^\S.*:$/gm)].map(([heading]) => heading);
+    const { code, stdout, stderr } = await callTodo(["serve", "--help"]);
+    expect([code, stderr]).toEqual([0, ""]);
+    const headings = [...stdout.matchAll(/^\S.*:$/gm)].map(([heading]) => heading);
     expect(headings).toEqual([...SERVE_SETTING_GROUPS.map(({ heading }) => `${heading}:`), "Options:"]);
-    const help = command.stdout().replace(/\s+/g, " ");
+    const help = stdout.replace(/\s+/g, " ");
     for (const setting of SERVE_SETTINGS) {
       if (setting.flag === undefined) expect(help).toContain(getVariables(setting).join(", "));
       else
@@ -123,14 +124,13 @@ describe("todo", () => {
   });
 
   test("--version prints the version of the package", async () => {
-    await using command = runTodo(["--version"]);
-    expect([await command.exited, command.stdout(), command.stderr()]).toEqual([0, `${version}\n`, ""]);
+    expect(await callTodo(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
   });
 
   test("without a command prints its usage", async () => {
-    await using command = runTodo([]);
-    expect([await command.exited, command.stdout()]).toEqual([2, ""]);
-    expect(command.stderr()).toStartWith("Usage: todo ");
+    const { code, stdout, stderr } = await callTodo([]);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toStartWith("Usage: todo ");
   });
 });
 
@@ -156,6 +156,21 @@ describe("todo rejects, with one line and before it listens,", () => {
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
     ["too many arguments", ["serve", "3000"], "Add --help to see its arguments."],
     ["an invalid value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
+    ["a password as a flag", ["serve", "--admin-password", "hunter2"], "unknown option '--admin-password"],
+    [
+      "a password as a flag with =",
+      ["serve", "--admin-password=hunter2"],
+      "unknown option '--admin-password",
+    ],
+  ])("%s", async (_what, args, line) => {
+    const { code, stdout, stderr } = await callTodo(args);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^todo: .*\n$/);
+    expect(stderr).toContain(line);
+    expect(stderr).not.toContain("hunter2");
+  });
+
+  test.each<[what: string, args: readonly string[], line: string]>([
     [
       "an unknown kind of store, without repeating its password",
       ["serve", "--port", "0", "--store", "redis://u:hunter2@h"],
@@ -165,12 +180,6 @@ describe("todo rejects, with one line and before it listens,", () => {
       "a file with a plain-text password, without repeating it",
       ["serve", "--port", "0", "--users-file", file("plain-text", "carol:hunter2\n")],
       "line 1 (carol) has no whole hash",
-    ],
-    ["a password as a flag", ["serve", "--admin-password", "hunter2"], "unknown option '--admin-password"],
-    [
-      "a password as a flag with =",
-      ["serve", "--admin-password=hunter2"],
-      "unknown option '--admin-password",
     ],
     ["an unknown host", ["serve", "--port", "0", "--host", "no.invalid"], "host no.invalid does not resolve"],
     [

@@ -1,14 +1,12 @@
 #!/usr/bin/env bun
-import { CommandError, INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
-import { createProgram } from "./program.ts";
-import { printError, writeStdout } from "./terminal/output.ts";
+import { INTERRUPTED_EXIT_CODE } from "../config/usage-error.ts";
+import { runProgram } from "./program.ts";
+import { writeStdout } from "./terminal/output.ts";
 
-try {
-  await createProgram().parseAsync();
-} catch (error) {
-  if (!(error instanceof CommandError)) throw error;
-  printError(error.message);
+await runProgram(process.argv.slice(2), process);
+// Without an exit code, a server runs on.
+if (process.exitCode !== undefined) {
   // The reader of the output may be what the user interrupts.
-  if (error.exitCode !== INTERRUPTED_EXIT_CODE) await writeStdout("").catch(() => {});
-  process.exit(error.exitCode);
+  if (process.exitCode !== INTERRUPTED_EXIT_CODE) await writeStdout(process, "").catch(() => {});
+  process.exit();
 }

@@ -1,8 +1,9 @@
-import { Command } from "commander";
+import { Command, CommanderError } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { type Flags, readConfig } from "../config/config.ts";
+import type { Environment } from "../config/environment.ts";
 import { addServeOptions } from "../config/settings.ts";
-import { USAGE_EXIT_CODE } from "../config/usage-error.ts";
+import { CommandError, USAGE_EXIT_CODE } from "../config/usage-error.ts";
 import { addCompletionCommands } from "./commands/completion.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addHealthCommand } from "./commands/health.ts";
@@ -13,7 +14,7 @@ import { addStoreCommands } from "./commands/stores.ts";
 import { addTodoCommands } from "./commands/todos.ts";
 import { addTransferCommands } from "./commands/transfer.ts";
 import { addUsersCommand } from "./commands/users.ts";
-import { handleStdoutErrors, printError } from "./terminal/output.ts";
+import { type CommandProcess, handleStdoutErrors, printError } from "./terminal/output.ts";
 import { ProgressLine } from "./terminal/progress.ts";
 
 /** Columns of a description beside the longest flag on a terminal of 60 columns. */
@@ -46,15 +47,34 @@ const TRIED_WORDS = {
   serve: ["start", "run"],
 };
 
+/** Runs a command. A failure sets the exit code, and prints why. */
+export async function runProgram(args: readonly string[], process: CommandProcess): Promise<void> {
+  try {
+    await createProgram(process).parseAsync(args, { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      process.exitCode = error.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
+      return;
+    }
+    if (!(error instanceof CommandError)) throw error;
+    printError(process, error.message);
+    process.exitCode = error.exitCode;
+  }
+}
+
 /** Returns the program with all its commands. */
-export function createProgram(): Command {
+export function createProgram(process: CommandProcess): Command {
   const program = new Command("todo")
     .description("A to-do HTTP service.")
     .version(version)
     .configureHelp({ minWidthToWrap: MIN_WIDTH_TO_WRAP })
     .addHelpText("after", PROGRAM_HELP)
-    .configureOutput({ outputError: (message) => printError(toOneLine(message)) })
-    .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : USAGE_EXIT_CODE));
+    .configureOutput({
+      writeOut: (text) => process.stdout.write(text),
+      writeErr: (text) => process.stderr.write(text),
+      outputError: (message) => printError(process, toOneLine(message, program.args, process.env)),
+    })
+    .exitOverride();
 
   program.commandsGroup("Server:");
   const serveCommand = program.command("serve").description("Run the server.");
@@ -65,7 +85,7 @@ export function createProgram(): Command {
   );
   // The log of the server handles these errors itself.
   program.hook("preAction", (_program, command) => {
-    if (command !== serveCommand) handleStdoutErrors();
+    if (command !== serveCommand) handleStdoutErrors(process);
   });
   serveCommand.action(async (flags: Flags) => {
     const { serve } = await import("../serve/serve.ts");
@@ -73,24 +93,24 @@ export function createProgram(): Command {
     const started = serve(readConfig(flags, process.env), process.env, progress.report);
     return started.finally(() => progress.clear());
   });
-  addHealthCommand(program);
-  addDoctorCommand(program);
+  addHealthCommand(program, process);
+  addDoctorCommand(program, process);
   program.commandsGroup("To-dos of a running service:");
-  addTodoCommands(program);
-  addMcpCommand(program);
-  addLoginCommands(program);
+  addTodoCommands(program, process);
+  addMcpCommand(program, process);
+  addLoginCommands(program, process);
   program.commandsGroup("API keys and users:");
-  addKeysCommand(program);
-  addUsersCommand(program);
+  addKeysCommand(program, process);
+  addUsersCommand(program, process);
   program.commandsGroup("Stores:");
-  addStoreCommands(program);
-  addTransferCommands(program);
+  addStoreCommands(program, process);
+  addTransferCommands(program, process);
   program.commandsGroup("Shell and help:");
-  addCompletionCommands(program);
+  addCompletionCommands(program, process);
   return program.helpCommand(true);
 }
 
-function toOneLine(message: string): string {
+function toOneLine(message: string, args: readonly string[], env: Environment): string {
   // The text after "=" may be a secret.
   const line = message
     .replace(/^error: /, "")
@@ -99,10 +119,10 @@ function toOneLine(message: string): string {
     .replaceAll("\n", " ");
   const [unknown = "", word = ""] = /^unknown command '(.*?)'/.exec(line) ?? [];
   const meant = Object.entries(TRIED_WORDS).find(([, words]) => words.includes(word))?.[0];
-  if (process.argv[2] === word && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
+  if (args[0] === word && meant !== undefined) return `${unknown} (Did you mean ${meant}?)`;
   if (!line.startsWith("too many arguments")) return line;
   // npm consumes flags that stand before `--`, and passes on their values.
-  if (process.env.npm_lifecycle_event === "start")
+  if (env.npm_lifecycle_event === "start")
     return `${line} Put -- before flags, as in: npm start -- --port 8080`;
   return `${line} Add --help to see its arguments.`;
 }

@@ -6,6 +6,7 @@ import { errorMessage } from "../error-message.ts";
 import { PreconditionError, type StoreAdmin, type TaskOptions } from "../storage/maintenance.ts";
 import { openStoreAdmin } from "../storage/open.ts";
 import { runCommand } from "./command.ts";
+import type { CommandProcess } from "./terminal/output.ts";
 import { ProgressLine } from "./terminal/progress.ts";
 
 /** The URLs of SQLite files, and of every store that outlives its server. */
@@ -27,6 +28,7 @@ export function addStoreCommand(program: Command, name: string, description: str
 
 /** Runs `work` on a store, and shows its progress on a terminal. Throws a UsageError if a precondition is not met. */
 export function runOnStore(
+  process: CommandProcess,
   flags: Flags,
   work: (store: StoreAdmin, task: TaskOptions) => Promise<void>,
   { value, source } = readStoreUrl(flags, process.env),
@@ -34,6 +36,7 @@ export function runOnStore(
   const store = asUsageError(source, () => openStoreAdmin(value));
   const progress = new ProgressLine(process.stderr);
   return runCommand(
+    process,
     (signal) => work(store, { signal, onProgress: progress.report }).finally(() => progress.clear()),
     (error) =>
       error instanceof PreconditionError

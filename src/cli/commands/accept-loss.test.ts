@@ -2,17 +2,15 @@ import { afterAll, expect, test } from "bun:test";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
+import { ended, runTodo } from "../../../test/command.ts";
 import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-accept-loss-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function ran(...args: readonly string[]) {
-  await using command = runTodo(args);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const ran = (...args: readonly string[]) => callTodo(args);
 
 async function insert(path: string, title: string): Promise<void> {
   const store = await openSqlite(path);
@@ -28,7 +26,7 @@ test("todo serve refuses a store that has lost changes until todo accept-loss", 
   copyFileSync(`${path}.old`, path);
 
   const loss = "its last transaction is missing, with one or more acknowledged changes";
-  const refused = await ran("serve", "--port", "0", "--store", `sqlite:${path}`);
+  const refused = await ended(runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]));
   expect(refused.code).toBe(2);
   expect(refused.stderr).toContain(`--store: ${path}: ${loss}`);
   expect(refused.stderr).toContain(`todo accept-loss ${quoteArgument(path)}`);

@@ -3,12 +3,12 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { callTodo } from "../../../test/call-todo.ts";
 import { runTodo } from "../../../test/command.ts";
 import { createKey } from "../../credential/key.ts";
 import { createLink } from "../../credential/session.ts";
 import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
-import { createProgram } from "../program.ts";
 
 const WRITERS = 8;
 const HEADERS = { "Content-Type": "application/json" };
@@ -24,11 +24,7 @@ interface Todo {
   readonly done: boolean;
 }
 
-/** Runs a command until it ends. */
-async function ran(...args: readonly string[]) {
-  await using command = runTodo(args);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const ran = (...args: readonly string[]) => callTodo(args);
 
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
@@ -133,12 +129,8 @@ describe("todo rejects, with one line,", () => {
   const KEEPS_NOTHING = "the memory store keeps nothing: name another store, such as sqlite:todos.db";
 
   test.each(ACCEPTED)("%s with the memory store", async (command, _urls, args) => {
-    await using called = runTodo([command, ...args], { TODO_STORE: "memory:" });
-    expect([await called.exited, called.stderr()]).toEqual([
-      2,
-      `todo: TODO_STORE: ${KEEPS_NOTHING}
-`,
-    ]);
+    const { code, stderr } = await callTodo([command, ...args], { TODO_STORE: "memory:" });
+    expect([code, stderr]).toEqual([2, `todo: TODO_STORE: ${KEEPS_NOTHING}\n`]);
   });
 
   test("a command without a store, or with a store of an unknown kind", async () => {
@@ -157,11 +149,8 @@ describe("todo rejects, with one line,", () => {
     expect(await refusal(...args, "--store", "postgres://u:hunter2@h/d")).toBe(hint);
   });
 
-  test.each(ACCEPTED)("%s, and offers only the stores that it accepts", (name, urls) => {
-    const help =
-      createProgram()
-        .commands.find((command) => command.name() === name)
-        ?.helpInformation() ?? "";
+  test.each(ACCEPTED)("%s, and offers only the stores that it accepts", async (name, urls) => {
+    const help = (await ran(name, "--help")).stdout;
     expect(help.replace(/\s+/g, " ")).toContain(`store to use: ${urls} (TODO_STORE)`);
     expect(help).not.toContain("memory:");
     if (urls === SQLITE) expect(help).not.toContain("postgres:");

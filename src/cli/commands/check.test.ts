@@ -3,7 +3,8 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
+import { ended, runTodo } from "../../../test/command.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
@@ -24,11 +25,6 @@ async function makeStore(sql?: string): Promise<string> {
   return path;
 }
 
-async function todo(args: readonly string[], variables = {}) {
-  await using command = runTodo(args, variables);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
-
 const SOUND = /^structure: ok\ncontents: ok\nhistory: ok\n(?:mark: .*\n)?$/;
 
 describe("todo check", () => {
@@ -41,7 +37,7 @@ describe("todo check", () => {
       [["--store", url], {}],
       [[], { TODO_STORE: url }],
     ] as const) {
-      const { code, stdout, stderr } = await todo(["check", ...args], variables);
+      const { code, stdout, stderr } = await callTodo(["check", ...args], variables);
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       expect(stdout).toMatch(SOUND);
     }
@@ -51,13 +47,13 @@ describe("todo check", () => {
     const path = await makeStore();
     const store = await openSqlite(path);
     await store.insert("in the log");
-    expect((await todo(["check", path])).code).toBe(0);
+    expect((await callTodo(["check", path])).code).toBe(0);
     await store.close();
   });
 
   test("exits with 1 and prints what is damaged", async () => {
     const path = await makeStore("UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 2");
-    const { code, stdout } = await todo(["check", path]);
+    const { code, stdout } = await callTodo(["check", path]);
     expect(code).toBe(1);
     expect(stdout).toStartWith(
       "structure: ok\ncontents: damaged: its to-dos, API keys or counters differ from their checksum\n",
@@ -65,7 +61,7 @@ describe("todo check", () => {
   });
 
   test("--json prints each check as a line", async () => {
-    const { code, stdout } = await todo([
+    const { code, stdout } = await callTodo([
       "check",
       "--json",
       await makeStore("UPDATE todos SET json = replace(json, 'false', 'true')"),
@@ -90,7 +86,7 @@ describe("todo check", () => {
 
   test("exits with 2 if the file does not exist", async () => {
     const path = newPath();
-    const { code, stdout, stderr } = await todo(["check", path]);
+    const { code, stdout, stderr } = await callTodo(["check", path]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toBe(`todo: ${path} does not exist: check the path of the store\n`);
   });
@@ -100,7 +96,7 @@ const whyReadable = process.getuid?.() === 0 ? "root may read every file" : unde
 test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read the file", async () => {
   const path = await makeStore();
   chmodSync(path, 0);
-  const { code, stdout, stderr } = await todo(["check", path]);
+  const { code, stdout, stderr } = await callTodo(["check", path]);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toStartWith(
     `todo: ${path}: you have no permission to write ${path}: change its permissions`,
@@ -110,7 +106,12 @@ test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read th
 describe("todo export --skip-damaged", () => {
   test("exits with 3, and prints on standard error what it omitted", async () => {
     const path = await makeStore("UPDATE todos SET json = 'no JSON' WHERE id = 2");
-    const { code, stdout, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
+    const { code, stdout, stderr } = await callTodo([
+      "export",
+      "--skip-damaged",
+      "--store",
+      `sqlite:${path}`,
+    ]);
     expect(code).toBe(3);
     expect(stderr).toBe("todo: left out 1 damaged to-do: 2\nexported 2 to-dos, the last id is 3\n");
     expect(stdout.split("\n").slice(1, -1)).toEqual([
@@ -118,28 +119,28 @@ describe("todo export --skip-damaged", () => {
       '{"id":3,"title":"c","done":false}',
     ]);
     const file = newPath();
-    expect((await todo(["export", "--skip-damaged", file, "--store", `sqlite:${path}`])).code).toBe(3);
+    expect((await callTodo(["export", "--skip-damaged", file, "--store", `sqlite:${path}`])).code).toBe(3);
     expect(readFileSync(file, "utf8")).toBe(stdout);
   });
 
   test("exits with 0 if nothing is damaged", async () => {
     const path = await makeStore();
-    const { code, stderr } = await todo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
+    const { code, stderr } = await callTodo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "exported 3 to-dos, the last id is 3\n" });
   });
 
   test("is recommended by the error for a damaged store", async () => {
     const path = await makeStore("UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 2");
-    const { code, stderr } = await todo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    const { code, stderr } = await ended(runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]));
     expect(code).toBe(2);
     expect(stderr).toContain("todo export --skip-damaged");
-    expect((await todo(["export", "--store", `sqlite:${path}`])).code).toBe(1);
+    expect((await callTodo(["export", "--store", `sqlite:${path}`])).code).toBe(1);
   });
 });
 
 test.each(["check", "accept-loss"])("todo %s rejects a store that is not a SQLite file", async (command) => {
   for (const url of ["memory:", "postgres://u:hunter2@h/d"]) {
-    expect(await todo([command, url])).toEqual({
+    expect(await callTodo([command, url])).toEqual({
       code: 2,
       stdout: "",
       stderr: `todo: todo ${command} is for SQLite files: give PATH or sqlite:PATH\n`,

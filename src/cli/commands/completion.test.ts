@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
 import { CASES, outputLines, writeCompletion } from "../../../test/completion.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { whyMissing } from "../../../test/tools.ts";
@@ -31,7 +31,7 @@ describe.skipIf(skipFor(whyMissing("bash")))("completion in bash", () => {
 });
 
 test("completion rejects an unknown shell", async () => {
-  await using command = runTodo(["completion", "tcsh"]);
-  expect([await command.exited, command.stdout()]).toEqual([2, ""]);
-  expect(command.stderr()).toContain("Allowed choices are bash, zsh, fish");
+  const { code, stdout, stderr } = await callTodo(["completion", "tcsh"]);
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr).toContain("Allowed choices are bash, zsh, fish");
 });

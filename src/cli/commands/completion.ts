@@ -1,7 +1,8 @@
 import { Argument, type Command, type Option } from "commander";
+import type { CommandProcess } from "../terminal/output.ts";
 
 /** Adds `todo completion`. */
-export function addCompletionCommands(program: Command): void {
+export function addCompletionCommands(program: Command, process: CommandProcess): void {
   program
     .command("completion")
     .description("Print a completion script for a shell.")

@@ -14,6 +14,7 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
+import { callTodo } from "../../../test/call-todo.ts";
 import { makeCertificate } from "../../../test/certificate.ts";
 import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
@@ -36,14 +37,13 @@ function file(text: string, mode = 0o600): string {
 
 /** Runs `todo doctor`. Returns the exit code and the lines by check, each with its status and text. */
 async function doctor(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
-  await using command = runTodo(["doctor", ...args], variables);
-  const code = await command.exited;
+  const { code, stdout, stderr } = await callTodo(["doctor", ...args], variables);
   const lines: Record<string, string[]> = {};
-  for (const line of command.stdout().trimEnd().split("\n")) {
+  for (const line of stdout.trimEnd().split("\n")) {
     const [, status, name = "", text] = /^(\w+) +(\w+) +(.*)$/.exec(line) ?? [];
     lines[name] = [...(lines[name] ?? []), `${status}: ${text}`];
   }
-  return { code, lines, stderr: command.stderr() };
+  return { code, lines, stderr };
 }
 
 async function newStore(): Promise<string> {
@@ -134,10 +134,9 @@ describe("todo doctor", () => {
     const path = await newStore();
     const rescue = `${path}.rescue-20260102T000000000Z.ndjson`;
     writeFileSync(rescue, "{}");
-    await using command = runTodo(["doctor", "--json", "--store", `sqlite:${path}`, ...free]);
-    expect(await command.exited).toBe(0);
-    const checks = command
-      .stdout()
+    const { code, stdout } = await callTodo(["doctor", "--json", "--store", `sqlite:${path}`, ...free]);
+    expect(code).toBe(0);
+    const checks = stdout
       .trimEnd()
       .split("\n")
       .map((line) => JSON.parse(line));
@@ -375,8 +374,7 @@ describe("todo doctor", () => {
   test("passes while a server in private mode runs", async () => {
     mkdirSync(join(folder, "private"));
     const store = `sqlite:${join(folder, "private", "todos.db")}`;
-    await using keys = runTodo(["keys", "create", "phone", "--store", store]);
-    expect(await keys.exited).toBe(0);
+    expect((await callTodo(["keys", "create", "phone", "--store", store])).code).toBe(0);
     await using server = runTodo(["serve", "--private", "--port", "0", "--store", store]);
     const { port } = new URL(await server.url);
     const { code, lines } = await doctor(["--private", "--store", store, "--port", port]);

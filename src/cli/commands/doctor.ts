@@ -20,6 +20,7 @@ import { openMemory } from "../../storage/memory/store.ts";
 import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
 import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/errors.ts";
 import { fileUsage } from "../../storage/sqlite/files.ts";
+import type { CommandProcess } from "../terminal/output.ts";
 import { fetchLocally } from "./health.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */
@@ -38,7 +39,7 @@ const READABLE_BY_OTHERS = 0o004;
 const WRITABLE_BY_OTHERS = 0o002;
 
 /** Adds `todo doctor`. */
-export function addDoctorCommand(program: Command): void {
+export function addDoctorCommand(program: Command, process: CommandProcess): void {
   const command = program
     .command("doctor")
     .description("Check the settings of todo serve, one line per check. Exits with 1 if a check fails.");
@@ -59,7 +60,7 @@ export function addDoctorCommand(program: Command): void {
         process.stdout.write(`${line}\n`);
         hasFailed ||= status === "failed";
       }
-      process.exit(hasFailed ? 1 : 0);
+      process.exitCode = hasFailed ? 1 : 0;
     });
 }
 

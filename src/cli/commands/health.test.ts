@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
+import { callTodo } from "../../../test/call-todo.ts";
 import { makeCertificate } from "../../../test/certificate.ts";
 import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
@@ -11,8 +12,8 @@ import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 async function health(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
-  await using command = runTodo(["health", ...args], variables);
-  return { code: await command.exited, said: command.stdout() + command.stderr() };
+  const { code, stdout, stderr } = await callTodo(["health", ...args], variables);
+  return { code, said: stdout + stderr };
 }
 
 test("health prints nothing and exits with 0 if the server responds", async () => {
@@ -73,10 +74,9 @@ test.skipIf(skipFor(whyNoIPv6))("health accepts IPv6 addresses with and without 
 });
 
 test("health --help describes the address and the port to check", async () => {
-  await using command = runTodo(["health", "--help"]);
-  await command.exited;
-  expect(command.stdout()).toMatch(/--host <host> +address to check /);
-  expect(command.stdout()).toMatch(/--port <port> +port to check /);
+  const { said } = await health(["--help"]);
+  expect(said).toMatch(/--host <host> +address to check /);
+  expect(said).toMatch(/--port <port> +port to check /);
 });
 
 test("health rejects port 0", async () => {

@@ -4,11 +4,12 @@ import { type Flags, readSettings, readTls } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { CommandError, UsageError } from "../../config/usage-error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
+import type { CommandProcess } from "../terminal/output.ts";
 
 const TIMEOUT_MS = 3000;
 
 /** Adds `todo health`, for containers without curl. */
-export function addHealthCommand(program: Command): void {
+export function addHealthCommand(program: Command, process: CommandProcess): void {
   program
     .command("health")
     .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, run, runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
+import { type Command, type Outcome, run, runTodo } from "../../../test/command.ts";
 import { createKey, type MintedKey } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";
 import { renderQrCode } from "../../sign-in-link.ts";
@@ -31,16 +32,7 @@ async function stop(server: Command): Promise<void> {
   expect(await server.exited).toBe(0);
 }
 
-interface Outcome {
-  readonly code: number | undefined;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function keys(...args: readonly string[]): Promise<Outcome> {
-  await using command = runTodo(["keys", ...args]);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const keys = (...args: readonly string[]): Promise<Outcome> => callTodo(["keys", ...args]);
 
 /** Runs a command that prints a token. Returns the token, standard error, and the id in it. */
 async function tokenOf(...args: readonly string[]) {
@@ -255,8 +247,7 @@ describe("todo keys", () => {
     const { path } = newStore();
     const file = join(folder, "store-url");
     writeFileSync(file, `sqlite:${path}\n`);
-    await using command = runTodo(["keys", "create", "ci"], { TODO_STORE: `sqlite:${path}` });
-    expect(await command.exited).toBe(0);
+    expect((await callTodo(["keys", "create", "ci"], { TODO_STORE: `sqlite:${path}` })).code).toBe(0);
     expect((await keys("list", "--store-file", file)).stdout).toContain("\nci ");
     expect(await refusal("list", "--store-file", file, "--store", "memory:")).toContain("are both set");
   });
@@ -296,11 +287,11 @@ describe("todo keys", () => {
 
   test("create --link prints a link instead of the token, and list names the browser that it signs in", async () => {
     const { store } = newStore();
-    await using command = runTodo(["keys", "create", "laptop", "--link", ...store], {
+    const first = await callTodo(["keys", "create", "laptop", "--link", ...store], {
       TODO_URL: "https://todo.example.com/",
     });
-    expect(await command.exited).toBe(0);
-    expect(command.stdout()).toMatch(/^https:\/\/todo\.example\.com\/#sign-in=\w{22}\n$/);
+    expect(first.code).toBe(0);
+    expect(first.stdout).toMatch(/^https:\/\/todo\.example\.com\/#sign-in=\w{22}\n$/);
     await using server = serve(["--private", ...store]);
     const url = await server.url;
     const { code, stdout, stderr } = await keys("create", "tablet", "--link", url, ...store);

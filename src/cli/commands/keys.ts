@@ -34,10 +34,10 @@ import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import type { OpenKeysOptions } from "../../storage/store.ts";
 import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
-import { printError, writeStdout } from "../terminal/output.ts";
+import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
-export function addKeysCommand(program: Command): void {
+export function addKeysCommand(program: Command, process: CommandProcess): void {
   const keys = program.command("keys").description("Manage API keys, also while the server runs.");
   const add = (name: string, description: string): Command =>
     addStoreCommand(keys, name, description, KEPT_URLS);
@@ -54,16 +54,18 @@ export function addKeysCommand(program: Command): void {
       "--link [url]",
       "print a link and a QR code that sign in one browser within ten minutes, instead of the token; url: the address of the service, by default TODO_URL",
     )
-    .action(create);
+    .action((name: string, flags: Flags) => create(process, name, flags));
   add("link", "Print a link and a QR code that sign in another browser of a client. Its token stays valid.")
     .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
     .argument("[url]", "address of the service, by default TODO_URL")
-    .action(link);
-  add("list", "List all API keys. Their tokens are not stored.").action(list);
+    .action((key: string, url: string | undefined, flags: Flags) => link(process, key, url, flags));
+  add("list", "List all API keys. Their tokens are not stored.").action((flags: Flags) =>
+    list(process, flags),
+  );
   add("rename", "Rename an API key, or what follows the owner in the name of a browser.")
     .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
     .argument("<new-name>", "new name")
-    .action(rename);
+    .action((key: string, name: string, flags: Flags) => rename(process, key, name, flags));
   add("rotate", "Replace an API key and print the new token, which is shown only once.")
     .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
     .option(
@@ -71,45 +73,55 @@ export function addKeysCommand(program: Command): void {
       "how long the old key stays valid; 0 revokes it immediately",
       DEFAULT_OVERLAP,
     )
-    .action(rotate);
+    .action((key: string, flags: Flags) => rotate(process, key, flags));
   add("revoke", "Revoke an API key, or all keys of a client, immediately.")
     .argument("<name-or-id>", "name of the client or id of a key")
-    .action(revoke);
+    .action((key: string, flags: Flags) => revoke(process, key, flags));
 }
 
-async function create(name: string, flags: Flags): Promise<void> {
+async function create(process: CommandProcess, name: string, flags: Flags): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
   const serviceUrl =
-    flags.link === undefined ? undefined : parseLinkUrl(flags.link, `--link "${flags.link}"`);
-  await withKeys(flags, { createIfMissing: true }, async (keys) => {
+    flags.link === undefined ? undefined : parseLinkUrl(process, flags.link, `--link "${flags.link}"`);
+  await withKeys(process, flags, { createIfMissing: true }, async (keys) => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
       throw new UsageError(
         `a key with this name already exists: run todo keys ${serviceUrl === undefined ? "rotate for a new token" : "link for another link"}, or choose another name`,
       );
     }
-    if (serviceUrl === undefined) await show(minted);
-    else await showLink(keys, minted.key, serviceUrl);
+    if (serviceUrl === undefined) await show(process, minted);
+    else await showLink(process, keys, minted.key, serviceUrl);
   });
 }
 
-async function link(nameOrId: string, url: string | undefined, flags: Flags): Promise<void> {
-  const serviceUrl = parseLinkUrl(url ?? true, `"${url}"`);
-  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+async function link(
+  process: CommandProcess,
+  nameOrId: string,
+  url: string | undefined,
+  flags: Flags,
+): Promise<void> {
+  const serviceUrl = parseLinkUrl(process, url ?? true, `"${url}"`);
+  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
     const newest = (await named(keys, nameOrId)).at(-1);
     if (newest === undefined) throw unknownKey();
     if (newest.kind !== undefined)
       throw new UsageError(
         `${newest.id} is the key of a browser: use the name or id of the key that it signed in with`,
       );
-    await showLink(keys, newest, serviceUrl);
+    await showLink(process, keys, newest, serviceUrl);
   });
 }
 
-async function rename(nameOrId: string, newName: string, flags: Flags): Promise<void> {
-  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+async function rename(
+  process: CommandProcess,
+  nameOrId: string,
+  newName: string,
+  flags: Flags,
+): Promise<void> {
+  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
     const newest = (await named(keys, nameOrId)).at(-1);
     if (newest === undefined) throw unknownKey();
     const all = await keys.list();
@@ -128,41 +140,42 @@ async function rename(nameOrId: string, newName: string, flags: Flags): Promise<
  * @param url `true` stands for TODO_URL
  * @param source names the argument in an error
  */
-function parseLinkUrl(url: unknown, source: string): string {
+function parseLinkUrl(process: CommandProcess, url: unknown, source: string): string {
   const { TODO_URL: variable = CLIENT_SETTINGS.url.default } = process.env;
   if (url === true) return asUsageError(`TODO_URL "${variable}"`, () => serviceUrl(variable));
   return asUsageError(source, () => serviceUrl(String(url)));
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */
-async function showLink(keys: KeyStore, key: Key, url: string): Promise<void> {
+async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: string): Promise<void> {
   const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
   if (created === undefined)
     throw new CommandError(`the key ${key.id} has expired or was revoked: create another one`);
   const origin = url.replace(/\/+$/, "");
   if (isLoopbackOrigin(origin))
     printError(
+      process,
       `only this machine can open a link to ${origin}: give the address of the service, such as https://todo.example.com`,
     );
   const link = formatLink(origin, created.code);
   process.stderr.write(
     `${renderQrCode(link)}This link signs in one browser as ${escapeControls(key.name)} within ten minutes:\n`,
   );
-  await writeStdout(`${link}\n`);
+  await writeStdout(process, `${link}\n`);
 }
 
-async function list(flags: Flags): Promise<void> {
+async function list(process: CommandProcess, flags: Flags): Promise<void> {
   const now = Date.now();
-  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
     const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, all, now))]));
   });
 }
 
-async function rotate(nameOrId: string, flags: Flags): Promise<void> {
+async function rotate(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
   const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
-  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
     const newest = (await named(keys, nameOrId)).at(-1);
     if (newest === undefined) throw unknownKey();
     const now = Date.now();
@@ -170,12 +183,12 @@ async function rotate(nameOrId: string, flags: Flags): Promise<void> {
     if (minted === undefined) throw unknownKey();
     const until =
       overlap === 0 ? "no longer valid" : `valid until ${formatTime(now + overlap)} at the latest`;
-    await show(minted, `Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
+    await show(process, minted, `Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
   });
 }
 
-async function revoke(nameOrId: string, flags: Flags): Promise<void> {
-  await withKeys(flags, { createIfMissing: false }, async (keys) => {
+async function revoke(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
+  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
     // A concurrent rotation may add another key, so repeat until none is left.
@@ -198,13 +211,18 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
 
 /** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */
 async function withKeys(
+  process: CommandProcess,
   flags: Flags,
   { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
 ): Promise<void> {
   const { value: url, source } = readStoreUrl(flags, process.env);
-  const onCreated = (created: string) => printError(`created ${created}`);
-  const opened = await openKeys(url, { createIfMissing, onCreated, onWarning: printError }).catch((error) => {
+  const onCreated = (created: string) => printError(process, `created ${created}`);
+  const opened = await openKeys(url, {
+    createIfMissing,
+    onCreated,
+    onWarning: (reason) => printError(process, reason),
+  }).catch((error) => {
     throw toStoreError(source, error);
   });
   if (opened === undefined)
@@ -224,13 +242,13 @@ async function withKeys(
 }
 
 /** Prints only the token on standard output, for TOKEN=$(todo keys create ci); the rest goes to standard error. */
-async function show({ key, token }: MintedKey, more = ""): Promise<void> {
+async function show(process: CommandProcess, { key, token }: MintedKey, more = ""): Promise<void> {
   const expiry = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
   process.stderr.write(
     `Key ${key.id} of ${escapeControls(key.name)} ${expiry}. Its token is shown only once. ${more}`.trim(),
   );
   process.stderr.write("\n");
-  await writeStdout(`${token}\n`).catch((error) => {
+  await writeStdout(process, `${token}\n`).catch((error) => {
     throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });
 }

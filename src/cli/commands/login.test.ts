@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
@@ -20,10 +20,8 @@ const startPrivate = (): TestService =>
 /** Returns a home without a login, and commands that use it. */
 function createHome() {
   const config = join(mkdtempSync(join(folder, "home-")), "config");
-  async function todo(args: readonly string[], { input = "", ...variables }: Record<string, string> = {}) {
-    await using command = runTodo(args, { XDG_CONFIG_HOME: config, ...variables }, input);
-    return { code: await command.exited, out: command.stdout(), error: command.stderr() };
-  }
+  const todo = (args: readonly string[], { input = "", ...variables }: Record<string, string> = {}) =>
+    callTodo(args, { XDG_CONFIG_HOME: config, ...variables }, input);
   return {
     config,
     file: join(config, "todo-service", "login"),
@@ -40,18 +38,18 @@ describe("todo login", () => {
     const { file, todo, login } = createHome();
     expect(await login(`${service.url}/`)).toEqual({
       code: 0,
-      out: `logged in to ${service.url} as alice<U+001B>[31m\n`,
-      error: "",
+      stdout: `logged in to ${service.url} as alice<U+001B>[31m\n`,
+      stderr: "",
     });
     expect([modeOf(file), modeOf(dirname(file))]).toEqual([0o600, 0o700]);
-    expect((await todo(["add", "buy milk"])).out).toBe("added 1  [ ]  buy milk\n");
+    expect((await todo(["add", "buy milk"])).stdout).toBe("added 1  [ ]  buy milk\n");
     expect((await todo(["list"], { TODO_URL: service.url })).code).toBe(0);
-    expect((await todo(["list"], { TODO_TOKEN: "other" })).error).toContain(
+    expect((await todo(["list"], { TODO_TOKEN: "other" })).stderr).toContain(
       "the token in TODO_TOKEN is not valid",
     );
-    const { code, out } = await todo(["logout"]);
-    expect([code, out, existsSync(file)]).toEqual([0, expect.stringContaining(file), false]);
-    expect((await todo(["list"], { TODO_URL: service.url })).error).toContain("TODO_TOKEN is not set");
+    const { code, stdout } = await todo(["logout"]);
+    expect([code, stdout, existsSync(file)]).toEqual([0, expect.stringContaining(file), false]);
+    expect((await todo(["list"], { TODO_URL: service.url })).stderr).toContain("TODO_TOKEN is not set");
     expect((await todo(["logout"])).code).toBe(2);
   });
 
@@ -81,8 +79,8 @@ describe("todo login", () => {
     await using service = startPrivate();
     const { file, todo, login } = createHome();
     await login(service.url);
-    const { code, error } = await login(service.url, "wrong");
-    expect([code, error]).toEqual([4, expect.stringContaining("the token is not valid: run todo login")]);
+    const { code, stderr } = await login(service.url, "wrong");
+    expect([code, stderr]).toEqual([4, expect.stringContaining("the token is not valid: run todo login")]);
     expect(readFileSync(file, "utf8")).toContain(TOKEN);
     await using second = startPrivate();
     await login(second.url);
@@ -97,7 +95,7 @@ describe("todo login", () => {
   ])("rejects %s, and stores nothing", async (_what, url, token, code, says) => {
     const { config, login } = createHome();
     const said = await login(url, token);
-    expect([said.code, said.out, said.error]).toEqual([code, "", expect.stringContaining(says)]);
+    expect([said.code, said.stdout, said.stderr]).toEqual([code, "", expect.stringContaining(says)]);
     expect(existsSync(config)).toBe(false);
   });
 
@@ -106,8 +104,8 @@ describe("todo login", () => {
     const { file, todo, login } = createHome();
     await login(service.url);
     chmodSync(file, 0o640);
-    const { code, error } = await todo(["list"]);
-    expect([code, error]).toEqual([2, expect.stringContaining(`run chmod 600 ${file}`)]);
+    const { code, stderr } = await todo(["list"]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`run chmod 600 ${file}`)]);
     expect((await todo(["list"], { TODO_URL: service.url, TODO_TOKEN: TOKEN })).code).toBe(0);
   });
 
@@ -117,8 +115,8 @@ describe("todo login", () => {
     for (const repair of [["logout"], ["login", service.url]]) {
       await login(service.url);
       writeFileSync(file, `${service.url}\n`);
-      const { code, error } = await todo(["list"]);
-      expect([code, error]).toEqual([
+      const { code, stderr } = await todo(["list"]);
+      expect([code, stderr]).toEqual([
         2,
         `todo: ${file} is damaged: run todo login URL again, or todo logout\n`,
       ]);

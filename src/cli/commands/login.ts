@@ -6,10 +6,11 @@ import { asUsageError, UsageError } from "../../config/usage-error.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { runOnService } from "../client-command.ts";
+import type { CommandProcess } from "../terminal/output.ts";
 import { readToken } from "../terminal/prompt.ts";
 
 /** Adds `todo login` and `todo logout`. */
-export function addLoginCommands(program: Command): void {
+export function addLoginCommands(program: Command, process: CommandProcess): void {
   program
     .command("login")
     .description(
@@ -17,21 +18,25 @@ export function addLoginCommands(program: Command): void {
     )
     .argument("<url>")
     .addHelpText("after", "\n--url, TODO_URL and TODO_TOKEN override what is stored.")
-    .action(login);
-  program.command("logout").description("Remove the stored URL and token.").action(logout);
+    .action((url: string) => login(process, url));
+  program
+    .command("logout")
+    .description("Remove the stored URL and token.")
+    .action(() => logout(process));
 }
 
-async function login(argument: string): Promise<void> {
+async function login(process: CommandProcess, argument: string): Promise<void> {
   const url = asUsageError("the URL", () => serviceUrl(argument));
   const { protocol, origin } = new URL(url);
   if (protocol === "http:" && !isLoopbackOrigin(origin))
     throw new UsageError(
       `${url} would receive the token over plain HTTP, where others can read it: use https`,
     );
-  const text = await readToken();
+  const text = await readToken(process);
   const token = asUsageError("the token", () => bearerToken(text.trim()));
   const service = { url, urlSource: "the URL", token, tokenSource: "the token" };
   await runOnService(
+    process,
     {},
     async ({ api, signal }) => {
       const name = await api.whoami({ signal });
@@ -42,7 +47,7 @@ async function login(argument: string): Promise<void> {
   );
 }
 
-function logout(): void {
+function logout(process: CommandProcess): void {
   const file = loginFile(process.env);
   if (!existsSync(file)) throw new UsageError("no login is stored");
   rmSync(file);

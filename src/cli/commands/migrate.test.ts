@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runTodo } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
 import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
@@ -10,10 +10,7 @@ import { openSqlite } from "../../storage/sqlite/store.ts";
 const folder = mkdtempSync(join(tmpdir(), "todo-migrate-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function migrate(store: string) {
-  await using command = runTodo(["migrate"], { TODO_STORE: store });
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const migrate = (store: string) => callTodo(["migrate"], { TODO_STORE: store });
 
 const migrated = (stdout: RegExp) => ({ code: 0, stdout: expect.stringMatching(stdout), stderr: "" });
 

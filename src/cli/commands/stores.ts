@@ -5,23 +5,24 @@ import { UsageError } from "../../config/usage-error.ts";
 import type { BackupSummary, StoreAdmin, TaskOptions } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../store-command.ts";
+import type { CommandProcess } from "../terminal/output.ts";
 
 const DAMAGED_EXIT_CODE = 1;
 
 /** Adds the commands for whole stores, besides `export` and `import`. */
-export function addStoreCommands(program: Command): void {
+export function addStoreCommands(program: Command, process: CommandProcess): void {
   const add = (name: string, description: string, urls = SQLITE_URL): Command =>
     addStoreCommand(program, name, description, urls);
 
   add("backup", "Back up a SQLite store, API keys included, into a new file. Works while a server runs.")
     .argument("<file>")
-    .action(backup);
+    .action((file: string, flags: Flags) => backup(process, file, flags));
   add(
     "restore",
     "Restore a backup, an export or a rescue file as a SQLite store. Moves the old files aside. Stop the server first.",
   )
     .argument("<file>")
-    .action(restore);
+    .action((file: string, flags: Flags) => restore(process, file, flags));
   add("check", "Check a SQLite store or a backup for damage. Works while a server runs.")
     .argument("[file]", "the file to check; default: the configured store")
     .option("--json", "print each check as a line of JSON with name, status (ok or damaged) and text")
@@ -29,7 +30,7 @@ export function addStoreCommands(program: Command): void {
       "after",
       "\nThe exit code is 0 if the file is sound, 1 if it is damaged, and 2 if it cannot be checked.",
     )
-    .action(check);
+    .action((file: string | undefined, flags: Flags) => check(process, file, flags));
   add(
     "migrate",
     "Bring the schema of a store up to date. On PostgreSQL, run it as the owner of the schema.",
@@ -39,23 +40,25 @@ export function addStoreCommands(program: Command): void {
       "after",
       "\nA server does the same at its start, if it has the rights. On PostgreSQL, this command also creates the schema.",
     )
-    .action(migrate);
+    .action((flags: Flags) => migrate(process, flags));
   program
     .command("accept-loss")
     .description(
       "Let the server start on a SQLite file that has lost changes, without them. Stop the server first.",
     )
     .argument("<file>")
-    .action(acceptLoss);
+    .action((file: string, flags: Flags) => acceptLoss(process, file, flags));
 }
 
-const backup = (file: string, flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store, task) => printSummary("backed up", await store.backup(file, task)));
+const backup = (process: CommandProcess, file: string, flags: Flags): Promise<void> =>
+  runOnStore(process, flags, async (store, task) =>
+    printSummary(process, "backed up", await store.backup(file, task)),
+  );
 
-const restore = (file: string, flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store, task) => {
+const restore = (process: CommandProcess, file: string, flags: Flags): Promise<void> =>
+  runOnStore(process, flags, async (store, task) => {
     const restored = await store.restore(file, task);
-    printSummary("restored", restored);
+    printSummary(process, "restored", restored);
     if (restored.keys > 0)
       process.stdout.write(
         `${restored.keys} API ${restored.keys === 1 ? "key is" : "keys are"} valid, as at the time of the backup: revoke those that were revoked since then\n`,
@@ -63,13 +66,17 @@ const restore = (file: string, flags: Flags): Promise<void> =>
     if (restored.movedTo !== undefined) process.stdout.write(`moved the old store to ${restored.movedTo}\n`);
   });
 
-function printSummary(what: string, { todos, bytes, position }: BackupSummary): void {
+function printSummary(
+  process: CommandProcess,
+  what: string,
+  { todos, bytes, position }: BackupSummary,
+): void {
   process.stdout.write(
     `${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, ${bytes} bytes, position ${formatPosition(position)}\n`,
   );
 }
 
-function check(file: string | undefined, flags: Flags): Promise<void> {
+function check(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
   const work = async (store: StoreAdmin, task: TaskOptions): Promise<void> => {
     for (const { name, isSound, detail } of await store.check(task)) {
       const line =
@@ -80,11 +87,11 @@ function check(file: string | undefined, flags: Flags): Promise<void> {
       if (!isSound) process.exitCode = DAMAGED_EXIT_CODE;
     }
   };
-  return runOnStore(flags, work, file === undefined ? undefined : sqliteStore(file, "check"));
+  return runOnStore(process, flags, work, file === undefined ? undefined : sqliteStore(file, "check"));
 }
 
-const migrate = (flags: Flags): Promise<void> =>
-  runOnStore(flags, async (store) => {
+const migrate = (process: CommandProcess, flags: Flags): Promise<void> =>
+  runOnStore(process, flags, async (store) => {
     const { from, to } = await store.migrate();
     process.stdout.write(
       from === to
@@ -93,12 +100,12 @@ const migrate = (flags: Flags): Promise<void> =>
     );
   });
 
-function acceptLoss(file: string, flags: Flags): Promise<void> {
+function acceptLoss(process: CommandProcess, file: string, flags: Flags): Promise<void> {
   const work = async (store: StoreAdmin): Promise<void> => {
     const { loss, position } = await store.acceptLoss();
     process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
   };
-  return runOnStore(flags, work, sqliteStore(file, "accept-loss"));
+  return runOnStore(process, flags, work, sqliteStore(file, "accept-loss"));
 }
 
 /**

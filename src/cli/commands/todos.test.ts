@@ -2,8 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { callTodo } from "../../../test/call-todo.ts";
 import { makeCertificate } from "../../../test/certificate.ts";
-import { type Command, run, runTodo } from "../../../test/command.ts";
+import { ended, type Outcome, run, runTodo } from "../../../test/command.ts";
 import { type FaultyProxy, startFaultyProxy } from "../../../test/faulty-proxy.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
@@ -50,20 +51,9 @@ async function passed(proxy: FaultyProxy, requests: number): Promise<void> {
   while ((proxy.struck().pass ?? 0) < requests) await Bun.sleep(10);
 }
 
-interface Said {
-  readonly code: number | undefined;
-  readonly out: string;
-  readonly error: string;
-}
-
-async function ended(command: Command): Promise<Said> {
-  await using running = command;
-  return { code: await running.exited, out: running.stdout(), error: running.stderr() };
-}
-
-/** Runs `todo` with pipes instead of a terminal. Returns its output and exit code. */
-const todo = ({ url }: { readonly url: string }, args: readonly string[], input?: string): Promise<Said> =>
-  ended(runTodo(args, { TODO_URL: url }, input));
+/** Runs `todo` with pipes instead of a terminal. */
+const todo = ({ url }: { readonly url: string }, args: readonly string[], input?: string): Promise<Outcome> =>
+  callTodo(args, { TODO_URL: url }, input);
 
 const titles = async (service: TestService): Promise<string[]> => {
   const response = await service.send("GET", "/api/todos");
@@ -77,12 +67,13 @@ describe("over HTTPS, todo", () => {
     const service = createService({ store: openMemory() });
     const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
     try {
-      const { code, error } = await todo(listener, ["list"]);
-      expect([code, error]).toEqual([1, expect.stringContaining("NODE_EXTRA_CA_CERTS")]);
+      const { code, stderr } = await todo(listener, ["list"]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining("NODE_EXTRA_CA_CERTS")]);
       await Bun.write(join(folder, "ca.pem"), cert);
       const variables = { TODO_URL: listener.url, NODE_EXTRA_CA_CERTS: join(folder, "ca.pem") };
+      // The runtime reads this variable at its start.
       const trusting = await ended(runTodo(["add", "buy milk"], variables));
-      expect([trusting.code, trusting.error]).toEqual([0, ""]);
+      expect([trusting.code, trusting.stderr]).toEqual([0, ""]);
     } finally {
       await listener.abort();
       await rm(folder, { recursive: true });
@@ -100,9 +91,9 @@ describe("in a pipe, todo", () => {
   test("--json prints each to-do that it adds, marks, deletes or lists as a line with the exact id", async () => {
     await using service = start();
     const lines = async (...args: readonly string[]): Promise<string[]> => {
-      const { code, out, error } = await todo(service, [...args, "--json"]);
-      expect([code, error]).toEqual([0, ""]);
-      return out.split("\n").slice(0, -1);
+      const { code, stdout, stderr } = await todo(service, [...args, "--json"]);
+      expect([code, stderr]).toEqual([0, ""]);
+      return stdout.split("\n").slice(0, -1);
     };
     expect(await lines("add", "buy", "milk")).toEqual([`{"id":${FIRST},"title":"buy milk","done":false}`]);
     expect(await lines("add", EVIL)).toEqual([
@@ -124,9 +115,9 @@ describe("in a pipe, todo", () => {
     await using service = startService({ store });
     await service.sendJson("PATCH", `/api/todos/${FIRST}`, { done: true });
     const listed = async (...args: readonly string[]): Promise<string[]> => {
-      const { code, out, error } = await todo(service, ["list", "--json", ...args]);
-      expect([code, error]).toEqual([0, ""]);
-      return out.split("\n").slice(0, -1);
+      const { code, stdout, stderr } = await todo(service, ["list", "--json", ...args]);
+      expect([code, stderr]).toEqual([0, ""]);
+      return stdout.split("\n").slice(0, -1);
     };
     expect((await listed("--limit", "2")).map((line) => JSON.parse(line).title)).toEqual(["1", "2"]);
     expect((await listed("--limit", "1", "--open")).map((line) => JSON.parse(line).title)).toEqual(["2"]);
@@ -141,7 +132,7 @@ describe("in a pipe, todo", () => {
     for (const title of ["buy milk", "Café: buy", "walk"])
       await service.sendJson("POST", "/api/todos", { title });
     const found = async (...args: readonly string[]): Promise<string[]> =>
-      (await todo(service, args)).out.split("\n").map((line) => line.replace(/^\d+ {2}/, ""));
+      (await todo(service, args)).stdout.split("\n").map((line) => line.replace(/^\d+ {2}/, ""));
     expect(await found("list", "BUY", "cafe")).toEqual(["[ ]  Café: buy", ""]);
     const more = "More to-dos follow. To show them, raise --limit.";
     expect(await found("ls", "buy", "--limit", "1")).toEqual(["[ ]  buy milk", more, ""]);
@@ -152,8 +143,8 @@ describe("in a pipe, todo", () => {
     await using service = start();
     const title = "日本 e\u0301".repeat(20);
     const row = `${FIRST}  [ ]  ${title}\n`;
-    expect((await todo(service, ["add", title])).out).toBe(`added ${row}`);
-    for (const args of [["show", FIRST], ["list"]]) expect((await todo(service, args)).out).toBe(row);
+    expect((await todo(service, ["add", title])).stdout).toBe(`added ${row}`);
+    for (const args of [["show", FIRST], ["list"]]) expect((await todo(service, args)).stdout).toBe(row);
   });
 
   test("adds all lines that are not blank, in order, and adds no line twice with the same --batch", async () => {
@@ -169,8 +160,8 @@ describe("in a pipe, todo", () => {
 
   test("adds nothing if one of the lines is invalid", async () => {
     await using service = start();
-    const { code, error } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
-    expect([code, error]).toEqual([2, "todo: nothing was added: line 3: must be at most 120 characters\n"]);
+    const { code, stderr } = await todo(service, ["add", "-"], `fine\n\n${"x".repeat(121)}\n`);
+    expect([code, stderr]).toEqual([2, "todo: nothing was added: line 3: must be at most 120 characters\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
@@ -188,7 +179,7 @@ describe("in a pipe, todo", () => {
     await using service = start();
     let count = 0;
     await using proxy = await startFaultyProxy(service.port, () => (count++ === 0 ? "refuse" : "pass"));
-    expect(await todo(proxy, ["list", "--json"])).toEqual({ code: 0, out: "", error: "" });
+    expect(await todo(proxy, ["list", "--json"])).toEqual({ code: 0, stdout: "", stderr: "" });
   });
 
   test("reports how to continue after an interrupted add", async () => {
@@ -208,8 +199,8 @@ describe("in a pipe, todo", () => {
 
   test("whoami --json prints the name of the token's client", async () => {
     await using service = start();
-    const said = await ended(runTodo(["whoami", "--json"], { TODO_URL: service.url, TODO_TOKEN: TOKEN }));
-    expect(said).toEqual({ code: 0, out: '{"name":"alice\\u001b[31m"}\n', error: "" });
+    const said = await callTodo(["whoami", "--json"], { TODO_URL: service.url, TODO_TOKEN: TOKEN });
+    expect(said).toEqual({ code: 0, stdout: '{"name":"alice\\u001b[31m"}\n', stderr: "" });
   });
 
   test("watch --json prints changes until Ctrl-C, and exits with 130", async () => {
@@ -251,10 +242,10 @@ describe("in a pipe, todo", () => {
     await using service = start();
     for (let n = 0; n < 2000; n++) await service.sendJson("POST", "/api/todos", { title: "x".repeat(100) });
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts list --json | head -n 1`;
-    const { code, out, error } = await ended(
+    const { code, stdout, stderr } = await ended(
       run(["bash", "-o", "pipefail", "-c", line], { TODO_URL: service.url }),
     );
-    expect([code, out, error]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
+    expect([code, stdout, stderr]).toEqual([0, expect.stringMatching(/^\{"id":.*\}\n$/), ""]);
   });
 
   test("add adds all lines even if the reader of the pipe has closed it", async () => {
@@ -262,7 +253,7 @@ describe("in a pipe, todo", () => {
     const line = `"${process.execPath}" --no-env-file src/cli/main.ts add - | true; echo "\${PIPESTATUS[0]}"`;
     const lines = Array.from({ length: 300 }, (_, n) => `line ${n}`);
     const added = await ended(run(["bash", "-c", line], { TODO_URL: service.url }, lines.join("\n")));
-    expect(added).toEqual({ code: 0, out: "0\n", error: "" });
+    expect(added).toEqual({ code: 0, stdout: "0\n", stderr: "" });
     expect(await titles(service)).toEqual(lines);
   });
 
@@ -287,8 +278,8 @@ describe("in a pipe, todo", () => {
   test("add rejects input that is not UTF-8", async () => {
     await using service = start();
     const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
-    const { code, error } = await ended(runTodo(["add", "-"], { TODO_URL: service.url }, bytes));
-    expect([code, error]).toEqual([2, "todo: nothing was added: standard input is not UTF-8\n"]);
+    const { code, stderr } = await callTodo(["add", "-"], { TODO_URL: service.url }, bytes);
+    expect([code, stderr]).toEqual([2, "todo: nothing was added: standard input is not UTF-8\n"]);
     expect(await titles(service)).toEqual([]);
   });
 
@@ -325,28 +316,28 @@ describe("in a pipe, todo", () => {
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
   ])("reports %s with a hint", async (_what, args, variables, code, says) => {
     await using service = start();
-    const said = await ended(runTodo(args, { TODO_URL: service.url, ...variables }));
-    expect([said.code, said.out]).toEqual([code, ""]);
-    expect(said.error).toStartWith("todo: ");
-    expect(said.error).toContain(says);
-    expect(said.error).not.toContain("hunter");
+    const said = await callTodo(args, { TODO_URL: service.url, ...variables });
+    expect([said.code, said.stdout]).toEqual([code, ""]);
+    expect(said.stderr).toStartWith("todo: ");
+    expect(said.stderr).toContain(says);
+    expect(said.stderr).not.toContain("hunter");
   });
 
   test.skipIf(skipFor(whyServed))(
     "reports how to start a service if no service runs at the default URL",
     async () => {
-      const said = await ended(runTodo(["list"], { TODO_URL: "" }));
-      expect([said.code, said.out]).toEqual([1, ""]);
-      expect(said.error).toStartWith("todo: ");
-      expect(said.error).toContain("start the service with npm start, or set --url or TODO_URL");
+      const said = await callTodo(["list"]);
+      expect([said.code, said.stdout]).toEqual([1, ""]);
+      expect(said.stderr).toStartWith("todo: ");
+      expect(said.stderr).toContain("start the service with npm start, or set --url or TODO_URL");
     },
   );
 
   test("reports that another kind of service responds", async () => {
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
-    const { code, error } = await todo({ url: other.url.href }, ["list"]);
+    const { code, stderr } = await todo({ url: other.url.href }, ["list"]);
     await other.stop(true);
-    expect([code, error]).toEqual([1, expect.stringContaining("is not a to-do service (status 200)")]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining("is not a to-do service (status 200)")]);
   });
 
   test("follows no redirects, so another origin gets no title", async () => {
@@ -366,9 +357,9 @@ describe("in a pipe, todo", () => {
       fetch: () => Response.redirect(target, 307),
     });
     for (const args of [["list"], ["add", "secret"]]) {
-      const { code, error } = await todo({ url: redirecting.url.href }, args);
-      expect([code, error]).toEqual([1, expect.stringContaining(`unexpected redirect to ${target}`)]);
-      expect(error).toContain("TODO_URL");
+      const { code, stderr } = await todo({ url: redirecting.url.href }, args);
+      expect([code, stderr]).toEqual([1, expect.stringContaining(`unexpected redirect to ${target}`)]);
+      expect(stderr).toContain("TODO_URL");
     }
     await redirecting.stop(true);
     await other.stop(true);
@@ -379,9 +370,9 @@ describe("in a pipe, todo", () => {
     const problem = { title: "No\x1b]0;owned\x07", status: 418, code: "teapot", detail: "\u202egpj" };
     const fetch = () => Response.json(problem, { status: 418 });
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch });
-    const { code, error } = await todo({ url: other.url.href }, ["list"]);
+    const { code, stderr } = await todo({ url: other.url.href }, ["list"]);
     await other.stop(true);
-    expect([code, error]).toEqual([1, "todo: No<U+001B>]0;owned<U+0007>: <U+202E>gpj (teapot)\n"]);
+    expect([code, stderr]).toEqual([1, "todo: No<U+001B>]0;owned<U+0007>: <U+202E>gpj (teapot)\n"]);
   });
 });
 
@@ -399,7 +390,7 @@ const startPrivate = (): TestService =>
 
 describe("with a private service, todo", () => {
   const todoWith = (service: TestService, token: string | undefined, args: readonly string[]) =>
-    ended(runTodo(args, { TODO_URL: service.url, ...(token !== undefined && { TODO_TOKEN: token }) }));
+    callTodo(args, { TODO_URL: service.url, ...(token !== undefined && { TODO_TOKEN: token }) });
 
   test.each<[line: string, token: string | undefined, reason: string]>([
     ["list", undefined, "TODO_TOKEN is not set"],
@@ -409,24 +400,24 @@ describe("with a private service, todo", () => {
     await using service = startPrivate();
     expect(await todoWith(service, token, line.split(" "))).toEqual({
       code: 4,
-      out: "",
-      error: `todo: ${reason}: run todo login ${service.url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one\n`,
+      stdout: "",
+      stderr: `todo: ${reason}: run todo login ${service.url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one\n`,
     });
   });
 
   test("add - exits with 4 if it needs a token", async () => {
     await using service = startPrivate();
-    expect((await ended(runTodo(["add", "-"], { TODO_URL: service.url }, "a\n"))).code).toBe(4);
+    expect((await todo(service, ["add", "-"], "a\n")).code).toBe(4);
   });
 
   test("list accepts a token with the scope read, and done reports why it cannot write", async () => {
     await using service = startPrivate();
     await todoWith(service, TOKEN, ["add", "mine"]);
-    expect((await todoWith(service, "reader", ["list"])).out).toContain("mine");
+    expect((await todoWith(service, "reader", ["list"])).stdout).toContain("mine");
     expect(await todoWith(service, "reader", ["done", "1"])).toEqual({
       code: 1,
-      out: "",
-      error:
+      stdout: "",
+      stderr:
         "todo: the token in TODO_TOKEN may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints\n",
     });
   });

@@ -12,15 +12,21 @@ import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
 import { isBlank } from "../../validation.ts";
 import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
 import { interrupted, unlessAborted } from "../command.ts";
-import { printError } from "../terminal/output.ts";
-import { getColumns, paint, truncate } from "../terminal/terminal.ts";
+import {
+  type CommandProcess,
+  getColumns,
+  type Output,
+  paint,
+  printError,
+  truncate,
+} from "../terminal/output.ts";
 
 const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
 /** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `reopen`, `rm`, `watch`, `whoami`. */
-export function addTodoCommands(program: Command): void {
+export function addTodoCommands(program: Command, process: CommandProcess): void {
   const add = (name: string, description: string): Command =>
     program
       .command(name)
@@ -31,7 +37,7 @@ export function addTodoCommands(program: Command): void {
     add(name, description)
       .argument("<id...>")
       .action((ids: string[], flags: Flags) =>
-        runOnService(flags, (context) => forEachId(context, ids, work)),
+        runOnService(process, flags, (context) => forEachId(context, ids, work)),
       );
 
   add("list", "Show the to-dos, or those whose titles contain all the words.")
@@ -41,26 +47,31 @@ export function addTodoCommands(program: Command): void {
     .option("--done", "show only to-dos that are done")
     .option("--limit <n>", "show at most this many to-dos, the oldest ones")
     .action((words: string[], flags: Flags) =>
-      runOnService(flags, (context) => list(context, words.join(" "))),
+      runOnService(process, flags, (context) => list(context, words.join(" "))),
     );
   addForIds("show", "Show to-dos with their whole titles.", show);
   add("add", "Add a to-do with the words as its title. With -, add one for each line of standard input.")
     .argument("<title...>")
     .option("--batch <name>", "with -: skip lines that were added under this name in the last 24 hours")
-    .action((words: string[], flags: Flags) => runOnService(flags, (context) => addTodos(context, words)));
+    .action((words: string[], flags: Flags) =>
+      runOnService(process, flags, (context) => addTodos(context, words)),
+    );
   addForIds("done", "Mark to-dos as done.", (context, id) => setDone(context, id, true));
   addForIds("reopen", "Mark to-dos as not done.", (context, id) => setDone(context, id, false));
   addForIds("rm", "Delete to-dos.", remove).aliases(["remove", "delete"]);
   add(
     "watch",
     "Show the to-dos, then each change, until Ctrl-C. With --json, print only the changes.",
-  ).action((flags: Flags) => runOnService(flags, watch));
+  ).action((flags: Flags) => runOnService(process, flags, watch));
   add("whoami", "Print the name of the client that the token belongs to.").action((flags: Flags) =>
-    runOnService(flags, whoami),
+    runOnService(process, flags, whoami),
   );
 }
 
-async function list({ api, flags, printLine, isJson, signal }: CommandContext, text: string): Promise<void> {
+async function list(
+  { process, api, flags, printLine, isJson, signal }: CommandContext,
+  text: string,
+): Promise<void> {
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
@@ -71,10 +82,10 @@ async function list({ api, flags, printLine, isJson, signal }: CommandContext, t
     for (const todo of todos) printLine(todo);
     return;
   }
-  const rows = todos.length === 0 ? [describeEmpty(query, text)] : formatRows(todos);
+  const rows = todos.length === 0 ? [describeEmpty(query, text)] : formatRows(process.stdout, todos);
   if (found.length > todos.length)
     rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
-  printRows(rows);
+  printRows(process.stdout, rows);
 }
 
 function parseLimit({ limit }: Flags): number | undefined {
@@ -88,25 +99,34 @@ function describeEmpty({ done }: ListQuery, text: string): string {
   return done ? "No to-dos are done." : "No to-dos are open.";
 }
 
-async function show({ api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
+async function show({ process, api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
   const todo = await api.get(id, { signal });
-  printLine(todo, () => formatRow(todo, { columns: Number.POSITIVE_INFINITY }));
+  printLine(todo, () => formatRow(process.stdout, todo, { columns: Number.POSITIVE_INFINITY }));
 }
 
 async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
-  const { api, flags, signal, printLine } = context;
+  const { process, api, flags, signal, printLine } = context;
   if (words.length === 1 && words[0] === "-") return addLines(context);
   if (flags.batch !== undefined)
     throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
   const todo = await api.create(words.join(" "), { signal });
-  printLine(todo, () => formatRow(todo, { before: "added " }));
+  printLine(todo, () => formatRow(process.stdout, todo, { before: "added " }));
 }
 
-async function addLines({ flags, service, signal, printLine, isJson }: CommandContext): Promise<void> {
+async function addLines({
+  process,
+  flags,
+  service,
+  signal,
+  printLine,
+  isJson,
+}: CommandContext): Promise<void> {
   const { batch } = flags;
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
-  const titles = parseTitles(await unlessAborted(signal, Bun.stdin.bytes()));
+  const titles = parseTitles(
+    Buffer.concat(await unlessAborted(signal, Array.fromAsync<Uint8Array>(process.stdin))),
+  );
   const api = createApi(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {
@@ -146,9 +166,13 @@ function* withIdempotencyKeys(
   }
 }
 
-async function setDone({ api, signal, printLine }: CommandContext, id: TodoId, done: boolean): Promise<void> {
+async function setDone(
+  { process, api, signal, printLine }: CommandContext,
+  id: TodoId,
+  done: boolean,
+): Promise<void> {
   const todo = await api.setDone(id, done, { signal });
-  printLine(todo, () => formatRow(todo));
+  printLine(todo, () => formatRow(process.stdout, todo));
 }
 
 async function remove({ api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
@@ -187,18 +211,25 @@ async function forEachId(
 async function watch(context: CommandContext): Promise<void> {
   const interrupt = new AbortController();
   // The reader of the output has closed it, as `head` does.
-  process.stdout.once("error", () => interrupt.abort());
+  context.process.stdout.once("error", () => interrupt.abort());
   const signal = AbortSignal.any([context.signal, interrupt.signal]);
   while (!signal.aborted) await watchOnce({ ...context, signal });
   if (context.signal.aborted) throw interrupted();
 }
 
 /** Prints the list and each change to it. Returns when the server no longer has all changes. */
-async function watchOnce({ api, signal, printLine, isJson, service }: CommandContext): Promise<void> {
+async function watchOnce({
+  process,
+  api,
+  signal,
+  printLine,
+  isJson,
+  service,
+}: CommandContext): Promise<void> {
   const { todos, position } = await api.list({}, { signal });
   if (!isJson) {
-    const rows = todos.length === 0 ? [describeEmpty({}, "")] : formatRows(todos);
-    printRows(rows);
+    const rows = todos.length === 0 ? [describeEmpty({}, "")] : formatRows(process.stdout, todos);
+    printRows(process.stdout, rows);
   }
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   let wasDisconnected = false;
@@ -207,7 +238,7 @@ async function watchOnce({ api, signal, printLine, isJson, service }: CommandCon
       case "created":
       case "updated":
         titles.set(event.todo.id, event.todo.title);
-        printLine(event, () => formatRow(event.todo));
+        printLine(event, () => formatRow(process.stdout, event.todo));
         break;
       case "deleted": {
         const { id } = event;
@@ -219,14 +250,14 @@ async function watchOnce({ api, signal, printLine, isJson, service }: CommandCon
       }
       case "resync":
         if (isJson) printLine(event);
-        else printError("some changes were missed; this is the current list");
+        else printError(process, "some changes were missed; this is the current list");
         return;
       case "disconnected":
         wasDisconnected = true;
-        printError(`lost the connection to ${service.url}; reconnecting`);
+        printError(process, `lost the connection to ${service.url}; reconnecting`);
         break;
       case "connected":
-        if (wasDisconnected) printError("reconnected");
+        if (wasDisconnected) printError(process, "reconnected");
     }
   }
 }
@@ -236,21 +267,22 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
   printLine({ name }, () => escapeControls(name));
 }
 
-const printRows = (rows: readonly string[]): boolean =>
-  process.stdout.write(rows.map((row) => `${row}\n`).join(""));
+const printRows = (stdout: Output, rows: readonly string[]): boolean =>
+  stdout.write(rows.map((row) => `${row}\n`).join(""));
 
-function formatRows(todos: readonly Todo[]): string[] {
+function formatRows(stdout: Output, todos: readonly Todo[]): string[] {
   const idWidth = todos.at(-1)?.id.length ?? 0;
-  return todos.map((todo) => formatRow(todo, { idWidth }));
+  return todos.map((todo) => formatRow(stdout, todo, { idWidth }));
 }
 
 /** Returns a to-do as one line of the terminal, with as much of its title as fits. */
 function formatRow(
+  stdout: Output,
   { id, title, done }: Todo,
-  { idWidth = 0, before = "", columns = getColumns(process.stdout) } = {},
+  { idWidth = 0, before = "", columns = getColumns(stdout) } = {},
 ): string {
   const start = `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
   const titleColumns = Math.max(columns - start.length, MIN_TITLE_COLUMNS);
   const row = start + truncate(escapeControls(title), titleColumns);
-  return done ? paint("dim", row, process.stdout) : row;
+  return done ? paint("dim", row, stdout) : row;
 }

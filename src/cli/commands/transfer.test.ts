@@ -16,6 +16,7 @@ import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { callTodo } from "../../../test/call-todo.ts";
 import { run, runTodo } from "../../../test/command.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { decode } from "../../../test/store-contract.ts";
@@ -38,11 +39,7 @@ const newPath = (): string => join(folder, `${++files}.db`);
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
-/** Runs a command until it ends. */
-async function ran(args: readonly string[], input?: string) {
-  await using command = runTodo(args, {}, input);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const ran = (args: readonly string[], input?: string) => callTodo(args, {}, input);
 
 /** Returns the one line on standard error of a command that was called wrongly. */
 async function refusal(args: readonly string[], input?: string): Promise<string> {
@@ -303,8 +300,8 @@ describe("todo import", () => {
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
       "the file has more than 9 to-dos: raise the limit with --max-todos",
     );
-    await using limited = runTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
-    expect([await limited.exited, limited.stderr()]).toEqual([
+    const limited = await callTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
+    expect([limited.code, limited.stderr]).toEqual([
       2,
       "todo: the file has more than 9 to-dos: raise the limit with TODO_MAX_TODOS\n",
     ]);

@@ -12,7 +12,7 @@ import {
 } from "../../storage/maintenance.ts";
 import { unlessAborted } from "../command.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore } from "../store-command.ts";
-import { printError, writeStdout } from "../terminal/output.ts";
+import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
 
 /** Permissions before the umask. Only the owner may read the hashes of API keys. */
 const MODES = { omit: 0o666, include: 0o600 };
@@ -20,7 +20,7 @@ const MODES = { omit: 0o666, include: 0o600 };
 const INCOMPLETE_EXIT_CODE = 3;
 
 /** Adds `todo export` and `todo import`. */
-export function addTransferCommands(program: Command): void {
+export function addTransferCommands(program: Command, process: CommandProcess): void {
   const add = (name: string, description: string): Command =>
     addStoreCommand(program, name, description, KEPT_URLS)
       .argument("[file]")
@@ -34,27 +34,27 @@ export function addTransferCommands(program: Command): void {
       "--skip-damaged",
       "export what can be read of a damaged SQLite store; exit with 3 if something was left out or may be wrong",
     )
-    .action(exportTodos);
+    .action((file: string | undefined, flags: Flags) => exportTodos(process, file, flags));
   add(
     "import",
     "Import exported to-dos into a store that has never held any. Stop a server that uses the SQLite file first.",
   )
     .addOption(optionFor(SETTINGS.store.maxTodos))
-    .action(importTodos);
+    .action((file: string | undefined, flags: Flags) => importTodos(process, file, flags));
 }
 
-function exportTodos(file: string | undefined, flags: Flags): Promise<void> {
+function exportTodos(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
   const keys = readKeysOption(flags);
-  return runOnStore(flags, async (store, task) => {
+  return runOnStore(process, flags, async (store, task) => {
     const { signal } = task;
     // The lines of the export would follow the progress on the same terminal.
     const options = file === undefined && process.stdout.isTTY ? { signal } : task;
     const write = (output: (text: string) => Promise<void>): Promise<TransferSummary> =>
       flags.skipDamaged === undefined
         ? store.export(output, { ...options, keys })
-        : exportSkippingDamaged(store, output, { ...options, keys });
+        : exportSkippingDamaged(process, store, output, { ...options, keys });
     if (file === undefined) {
-      const summary = await write((text) => unlessAborted(signal, writeStdout(text)));
+      const summary = await write((text) => unlessAborted(signal, writeStdout(process, text)));
       printSummary(process.stderr, "exported", summary);
       return;
     }
@@ -68,19 +68,20 @@ function exportTodos(file: string | undefined, flags: Flags): Promise<void> {
 
 /** Exports what can be read. Prints what is missing, and sets the exit code. */
 async function exportSkippingDamaged(
+  process: CommandProcess,
   store: StoreAdmin,
   ...given: Parameters<StoreAdmin["exportSkippingDamaged"]>
 ): Promise<TransferSummary> {
   const { problems, ...summary } = await store.exportSkippingDamaged(...given);
-  for (const problem of problems) printError(problem);
+  for (const problem of problems) printError(process, problem);
   if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
   return summary;
 }
 
-function importTodos(file: string | undefined, flags: Flags): Promise<void> {
+function importTodos(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
   const { maxTodos } = readSettings({ maxTodos: SETTINGS.store.maxTodos }, flags, process.env);
-  return runOnStore(flags, async (store, task) => {
-    const source = file === undefined ? inputChunks(task.signal) : fileChunks(file);
+  return runOnStore(process, flags, async (store, task) => {
+    const source = file === undefined ? untilAborted(process.stdin, task.signal) : fileChunks(file);
     const keys = readKeysOption(flags);
     const summary = await store.import(source, maxTodos, { ...task, keys }).catch((error) => {
       if (!(error instanceof TooManyTodosError)) throw error;
@@ -96,10 +97,13 @@ const WITH_KEYS = "include the API keys: the hashes of their tokens, which stay 
 const readKeysOption = ({ withKeys }: Flags): "include" | "omit" =>
   withKeys === undefined ? "omit" : "include";
 
-async function* inputChunks(signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  const reader = Bun.stdin.stream().getReader();
+async function* untilAborted(
+  input: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const chunks = input[Symbol.asyncIterator]();
   while (true) {
-    const { done, value } = await unlessAborted(signal, reader.read());
+    const { done, value } = await unlessAborted(signal, chunks.next());
     if (done) return;
     yield value;
   }
@@ -113,7 +117,7 @@ async function* fileChunks(file: string): AsyncGenerator<Uint8Array> {
   }
 }
 
-function printSummary(output: NodeJS.WriteStream, what: string, summary: TransferSummary): void {
+function printSummary(output: Output, what: string, summary: TransferSummary): void {
   const { todos, lastId, keys, orphans = 0 } = summary;
   const more = keys === undefined ? "" : `, with ${keys} API ${keys === 1 ? "key" : "keys"}`;
   const less = orphans === 0 ? "" : `; left out ${orphans} made with a key that the file does not have`;

@@ -13,7 +13,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, run } from "../../../test/command.ts";
+import { callTodo } from "../../../test/call-todo.ts";
+import { type Command, ended, type Outcome, run } from "../../../test/command.ts";
 import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { parseUsers } from "../../credential/user.ts";
@@ -22,13 +23,6 @@ const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const main = await copyWithCheapHashes(join(folder, "program"));
-/** Runs a command of the program with cheap password hashes. */
-const todo = (
-  args: readonly string[],
-  variables: Readonly<Record<string, string>> = {},
-  input?: string | Uint8Array,
-): Command => run([process.execPath, "--no-env-file", main, ...args], variables, input);
-
 /** Made by Apache's htpasswd. The password is "secret". */
 const BCRYPT = "$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
 const BOB = `bob:${BCRYPT}\n`;
@@ -43,18 +37,16 @@ function usersFile(text?: string | Uint8Array): string {
   return path;
 }
 
-const users = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
-  todo(["users", ...args], { TODO_USERS_FILE: path }, input);
+const users = (path: string, args: readonly string[], input?: string | Uint8Array): Promise<Outcome> =>
+  callTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
+/** Runs the command in its own process, with cheap password hashes. */
+const runUsers = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
+  run([process.execPath, "--no-env-file", main, "users", ...args], { TODO_USERS_FILE: path }, input);
 
-type Outcome = readonly [code: number | undefined, stdout: string, stderr: string];
-
-async function outcome(command: Command): Promise<Outcome> {
-  return [await command.exited, command.stdout(), command.stderr()];
-}
-
+const printed = (stdout: string): Outcome => ({ code: 0, stdout, stderr: "" });
 const add = (path: string, name: string, password: string | Uint8Array): Promise<Outcome> =>
-  outcome(users(path, ["add", name], password));
-const remove = (path: string, name: string): Promise<Outcome> => outcome(users(path, ["remove", name]));
+  ended(runUsers(path, ["add", name], password));
+const remove = (path: string, name: string): Promise<Outcome> => users(path, ["remove", name]);
 const text = (path: string): string => readFileSync(path, "utf8");
 const permissions = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
 
@@ -63,8 +55,8 @@ async function passes(path: string, name: string, password: string): Promise<boo
 }
 
 /** Returns the one line on standard error of a command that fails before it prints or changes anything. */
-async function refusal(command: Command): Promise<string> {
-  const [code, stdout, stderr] = await outcome(command);
+async function refusal(outcome: Promise<Outcome>): Promise<string> {
+  const { code, stdout, stderr } = await outcome;
   expect([code, stdout]).toEqual([2, ""]);
   const [line = "", ...rest] = stderr.split("\n");
   expect(rest).toEqual([""]);
@@ -75,29 +67,28 @@ async function refusal(command: Command): Promise<string> {
 describe("todo users", () => {
   test("adds, changes, lists and removes users", async () => {
     const path = usersFile();
-    expect(await add(path, "alice", "one\n")).toEqual([0, "added alice\n", ""]);
-    expect(await add(path, "Zoë 😀", "two\n")).toEqual([0, "added Zoë 😀\n", ""]);
-    expect(await outcome(users(path, ["list"]))).toEqual([0, "alice\nZoë 😀\n", ""]);
+    expect(await add(path, "alice", "one\n")).toEqual(printed("added alice\n"));
+    expect(await add(path, "Zoë 😀", "two\n")).toEqual(printed("added Zoë 😀\n"));
+    expect(await users(path, ["list"])).toEqual(printed("alice\nZoë 😀\n"));
     expect(await passes(path, "alice", "one")).toBe(true);
-    expect(await add(path, "alice", "three\n")).toEqual([0, "changed the password of alice\n", ""]);
+    expect(await add(path, "alice", "three\n")).toEqual(printed("changed the password of alice\n"));
     expect([await passes(path, "alice", "one"), await passes(path, "alice", "three")]).toEqual([false, true]);
     expect(await passes(path, "Zoë 😀", "two")).toBe(true);
-    expect(await remove(path, "alice")).toEqual([0, "removed alice\n", ""]);
-    expect(await outcome(users(path, ["list"]))).toEqual([0, "Zoë 😀\n", ""]);
-    expect(await remove(path, "Zoë 😀")).toEqual([0, "removed Zoë 😀\n", ""]);
-    expect(await outcome(users(path, ["list"]))).toEqual([0, "", ""]);
+    expect(await remove(path, "alice")).toEqual(printed("removed alice\n"));
+    expect(await users(path, ["list"])).toEqual(printed("Zoë 😀\n"));
+    expect(await remove(path, "Zoë 😀")).toEqual(printed("removed Zoë 😀\n"));
+    expect(await users(path, ["list"])).toEqual(printed(""));
     expect(existsSync(`${path}.part`)).toBe(false);
   });
 
   test("uses the file of --users-file", async () => {
     const path = usersFile(BOB);
-    await using command = todo(["users", "list", "--users-file", path]);
-    expect(await outcome(command)).toEqual([0, "bob\n", ""]);
+    expect(await callTodo(["users", "list", "--users-file", path])).toEqual(printed("bob\n"));
   });
 
   test("uses the first line as the password, including spaces", async () => {
     const path = usersFile();
-    expect(await add(path, "alice", " one : \r\n\ttwo\n")).toEqual([0, "added alice\n", ""]);
+    expect(await add(path, "alice", " one : \r\n\ttwo\n")).toEqual(printed("added alice\n"));
     expect(await passes(path, "alice", " one : ")).toBe(true);
   });
 
@@ -125,7 +116,7 @@ describe("todo users", () => {
   test("changes the target of a symbolic link", async () => {
     const [target, link] = [usersFile(BOB), usersFile()];
     symlinkSync(target, link);
-    expect((await add(link, "alice", "one"))[0]).toBe(0);
+    expect((await add(link, "alice", "one")).code).toBe(0);
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
     writeFileSync(`${target}.part`, "");
@@ -180,8 +171,7 @@ describe("todo users rejects, without any change,", () => {
   });
 
   test("a command without a users file", async () => {
-    await using command = todo(["users", "list"]);
-    expect(await refusal(command)).toBe(
+    expect(await refusal(callTodo(["users", "list"]))).toBe(
       "todo: no users file is configured: set --users-file or TODO_USERS_FILE",
     );
   });
@@ -225,7 +215,7 @@ describe("todo users rejects, without any change,", () => {
     const path = usersFile(before);
     const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file "${main}" users remove bob`;
     const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
-    expect(await refusal(command)).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
+    expect(await refusal(ended(command))).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
     expect(text(path) === before).toBe(true);
     expect(existsSync(`${path}.part`)).toBe(false);
   });
@@ -238,17 +228,20 @@ describe("concurrent changes", () => {
   /** Returns the names whose change succeeded. Expects an error with the reason for the others. */
   function done(path: string, outcomes: readonly Outcome[]): string[] {
     const reason = `another command is writing ${path}.part: if no other command is running, remove ${path}.part`;
-    for (const [code, stdout, stderr] of outcomes.filter(([code]) => code !== 0)) {
+    for (const { code, stdout, stderr } of outcomes.filter(({ code }) => code !== 0)) {
       const line = `todo: TODO_USERS_FILE "${path}": ${reason}\n`;
       expect([code, stdout, stderr]).toEqual([2, "", line]);
     }
     expect(existsSync(`${path}.part`)).toBe(false);
-    return names.filter((_, index) => outcomes[index]?.[0] === 0);
+    return names.filter((_, index) => outcomes[index]?.code === 0);
   }
 
   test("lose no user", async () => {
     const path = usersFile(LONG + names.map((name) => `${name}:${BCRYPT}\n`).join(""));
-    const removed = done(path, await Promise.all(names.map((name) => remove(path, name))));
+    const removed = done(
+      path,
+      await Promise.all(names.map((name) => ended(runUsers(path, ["remove", name])))),
+    );
     expect(removed).not.toEqual([]);
     expect(left(path)).toEqual(names.filter((name) => !removed.includes(name)));
   });
@@ -259,7 +252,7 @@ describe("concurrent changes", () => {
     const draft = `${path}.part`;
     while (!existsSync(draft)) {
       writeFileSync(path, before);
-      await using command = users(path, ["remove", "bob"]);
+      await using command = runUsers(path, ["remove", "bob"]);
       const ended = command.exited.then(() => true);
       while (!existsSync(draft) && !(await Promise.race([ended, Bun.sleep(1).then(() => false)])));
       command.kill("SIGKILL");
@@ -270,7 +263,7 @@ describe("concurrent changes", () => {
     expect(await refusal(users(path, ["remove", "bob"]))).toEndWith(`remove ${draft}`);
     expect(text(path) === before).toBe(true);
     rmSync(draft);
-    expect(await remove(path, "bob")).toEqual([0, "removed bob\n", ""]);
+    expect(await remove(path, "bob")).toEqual(printed("removed bob\n"));
     expect(left(path)).toEqual(["al"]);
   });
 });
@@ -280,10 +273,10 @@ test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
   async () => {
     const CANARY = "canary-7f3a91";
     const path = usersFile();
-    await using command = users(path, ["add", "alice"], `${CANARY}\n`);
-    const ended = command.exited.then(() => true);
+    await using command = runUsers(path, ["add", "alice"], `${CANARY}\n`);
+    const isOver = command.exited.then(() => true);
     const seen = new Set<string>();
-    while (!(await Promise.race([ended, Bun.sleep(5).then(() => false)]))) {
+    while (!(await Promise.race([isOver, Bun.sleep(5).then(() => false)]))) {
       for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
         for (const what of ["cmdline", "environ"]) {
           try {
@@ -296,7 +289,7 @@ test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
     }
     expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
     expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
-    expect(await outcome(command)).toEqual([0, "added alice\n", ""]);
+    expect(await ended(command)).toEqual(printed("added alice\n"));
     expect(text(path)).not.toContain(CANARY);
   },
 );

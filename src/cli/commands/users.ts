@@ -26,6 +26,7 @@ import {
 } from "../../credential/user.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { replaceFileAtomic } from "../../storage/atomic-file.ts";
+import type { CommandProcess } from "../terminal/output.ts";
 import { readNewPassword } from "../terminal/prompt.ts";
 
 const NEW_FILE_MODE = 0o600;
@@ -35,7 +36,7 @@ const PERMISSIONS = 0o7777;
 type Users = ReadonlyMap<string, string>;
 
 /** Adds `todo users`, which edits the users file. A server that uses the file reads changes within a second. */
-export function addUsersCommand(program: Command): void {
+export function addUsersCommand(program: Command, process: CommandProcess): void {
   const users = program.command("users").description("Manage users of /admin/.");
   const { outputError } = program.configureOutput();
   const command = (name: string, description: string): Command =>
@@ -49,29 +50,31 @@ export function addUsersCommand(program: Command): void {
         outputError?.(message.replace(/'(?!--[a-z-]+(?:=[^'\n]*)?'\n(?:\([^'\n]*\n)?$)-.*'/s, "'-…'"), write),
     })
     .action((name: string, flags: Flags, { args }: Command) => {
-      if (args.length === 1) return add(name, flags);
+      if (args.length === 1) return add(process, name, flags);
       throw new UsageError(
         "todo users add takes one name and never a password, because other users can see arguments; it prompts for the password or reads it from standard input",
       );
     });
-  command("remove", "Remove a user.").argument("<name>").action(remove);
-  command("list", "Print the names of all users.").action(list);
+  command("remove", "Remove a user.")
+    .argument("<name>")
+    .action((name: string, flags: Flags) => remove(process, name, flags));
+  command("list", "Print the names of all users.").action((flags: Flags) => list(process, flags));
 }
 
-async function add(name: string, flags: Flags): Promise<void> {
-  const file = readUsersFile(flags);
+async function add(process: CommandProcess, name: string, flags: Flags): Promise<void> {
+  const file = readUsersFile(process, flags);
   asUsageError(`user ${JSON.stringify(name)}`, () => validateUserName(name));
   // Check the file before the prompt, so that nobody types a password in vain.
   asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
-  const password = await readNewPassword();
+  const password = await readNewPassword(process);
   asUsageError("the password", () => validatePassword(password));
   const passwordHash = await hashPassword(password);
   const before = await change(file, (text) => setUserEntry(text, name, passwordHash));
   process.stdout.write(`${before.has(name) ? "changed the password of" : "added"} ${name}\n`);
 }
 
-async function remove(name: string, flags: Flags): Promise<void> {
-  const file = readUsersFile(flags);
+async function remove(process: CommandProcess, name: string, flags: Flags): Promise<void> {
+  const file = readUsersFile(process, flags);
   asUsageError(describeFile(file), () => assertUserExists(parseUsers(readText(file.value)), name));
   await change(file, (text, users) => {
     assertUserExists(users, name);
@@ -80,13 +83,13 @@ async function remove(name: string, flags: Flags): Promise<void> {
   process.stdout.write(`removed ${name}\n`);
 }
 
-function list(flags: Flags): void {
-  const file = readUsersFile(flags);
+function list(process: CommandProcess, flags: Flags): void {
+  const file = readUsersFile(process, flags);
   const users = asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
   process.stdout.write([...users.keys()].map((name) => `${escapeControls(name)}\n`).join(""));
 }
 
-function readUsersFile(flags: Flags): Sourced {
+function readUsersFile(process: CommandProcess, flags: Flags): Sourced {
   const { usersFile } = readSettings({ usersFile: SETTINGS.credentials.usersFile }, flags, process.env);
   if (usersFile === undefined) {
     throw new UsageError("no users file is configured: set --users-file or TODO_USERS_FILE");

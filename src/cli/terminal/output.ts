@@ -1,5 +1,49 @@
+import type { Readable, Writable } from "node:stream";
+import { styleText } from "node:util";
+import type { Environment } from "../../config/environment.ts";
 import { escapeControls } from "../../escape-controls.ts";
-import { paint } from "./terminal.ts";
+
+/** Standard output or standard error of a command. */
+export interface Output extends Writable {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+}
+
+/** What commands use of their process. */
+export interface CommandProcess {
+  readonly env: Environment;
+  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdout: Output;
+  readonly stderr: Output;
+  exitCode?: number | string | null | undefined;
+  readonly once: (signal: "SIGINT" | "SIGTERM", listener: () => void) => unknown;
+}
+
+const FALLBACK_WIDTH = 80;
+
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+/** Returns text of at most this many columns, with an ellipsis if it was cut. */
+export function truncate(text: string, columns: number): string {
+  // Bun.sliceAnsi with an ellipsis returns too many columns for wide characters.
+  if (Bun.stringWidth(text) <= columns) return text;
+  let kept = "";
+  let width = 0;
+  for (const { segment } of graphemes.segment(text)) {
+    width += Bun.stringWidth(segment);
+    if (width > columns - 1) break;
+    kept += segment;
+  }
+  return `${kept}…`;
+}
+
+/** Returns the width of a terminal; a pipe or a file has no limit. */
+export const getColumns = ({ isTTY, columns }: Pick<Output, "isTTY" | "columns">): number =>
+  isTTY ? columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;
+
+/** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */
+export const paint = (style: "dim" | "green" | "red", text: string, stream: Output): string =>
+  styleText(style, text, { stream });
 
 /** Write errors that `writeStdout` has already passed to its caller. */
 const reported = new WeakSet<Error>();
@@ -8,12 +52,12 @@ const reported = new WeakSet<Error>();
  * Lets a command finish its work when standard output fails. EPIPE is ignored, because a reader such as `head` may close
  * the pipe early; other errors are reported once and set exit code 1.
  */
-export function handleStdoutErrors(): void {
+export function handleStdoutErrors(process: CommandProcess): void {
   let isReported = false;
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
     if (isReported || reported.has(error) || error.code === "EPIPE") return;
     isReported = true;
-    printError(`standard output: ${error.message}`);
+    printError(process, `standard output: ${error.message}`);
     process.exitCode = 1;
   });
   // An error of standard error cannot be reported anywhere.
@@ -21,9 +65,9 @@ export function handleStdoutErrors(): void {
 }
 
 /** Resolves when the text is written, which applies backpressure. Rejects when it cannot be written, EPIPE included. */
-export function writeStdout(text: string): Promise<void> {
+export function writeStdout({ stdout }: Pick<CommandProcess, "stdout">, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => {
+    stdout.write(text, (error) => {
       if (!error) return resolve();
       reported.add(error);
       reject(new Error(`standard output: ${error.message}`, { cause: error }));
@@ -32,7 +76,7 @@ export function writeStdout(text: string): Promise<void> {
 }
 
 /** Prints a message on standard error. */
-export function printError(message: string): void {
+export function printError({ stderr }: Pick<CommandProcess, "stderr">, message: string): void {
   for (const line of message.split("\n"))
-    process.stderr.write(`${paint("red", "todo:", process.stderr)} ${escapeControls(line)}\n`);
+    stderr.write(`${paint("red", "todo:", stderr)} ${escapeControls(line)}\n`);
 }

@@ -5,7 +5,7 @@ import { ProgressLine } from "./progress.ts";
 function open(isTTY = true) {
   const written: string[] = [];
   const clock = { now: 0 };
-  const output = { isTTY, columns: 60, write: (text: string) => written.push(text) };
+  const output = { isTTY, columns: 60, write: (text: string) => written.push(text) > 0 };
   const line = new ProgressLine(output, () => clock.now);
   return { line, clock, written: () => written.splice(0).join("") };
 }

@@ -1,20 +1,15 @@
 import type { OnProgress } from "../../storage/maintenance.ts";
-import { getColumns, truncate } from "./terminal.ts";
+import { getColumns, type Output, truncate } from "./output.ts";
 
 const FIRST_MS = 1000;
 const INTERVAL_MS = 200;
-
-/** The part of a stream that a line uses. */
-interface Output extends Pick<NodeJS.WriteStream, "isTTY" | "columns"> {
-  readonly write: (text: string) => unknown;
-}
 
 /**
  * A line of a terminal that shows how far long work is, from the first second on, such as
  * `importing: 412,000 of 1,000,000 to-dos, 52,000/s`. In a pipe, it shows nothing.
  */
 export class ProgressLine {
-  readonly #output: Output;
+  readonly #output: Pick<Output, "isTTY" | "columns" | "write">;
   readonly #now: () => number;
   /** When the next update is due, in milliseconds of the clock. */
   #due: number;
@@ -22,7 +17,7 @@ export class ProgressLine {
   /** The step under way, and what was done of it when it was reported for the first time. */
   #step = { name: "", since: 0, before: 0 };
 
-  constructor(output: Output, now = () => performance.now()) {
+  constructor(output: Pick<Output, "isTTY" | "columns" | "write">, now = () => performance.now()) {
     this.#output = output;
     this.#now = now;
     this.#due = now() + FIRST_MS;

@@ -1,6 +1,8 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { INTERRUPTED_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
+import { UsageError } from "../../config/usage-error.ts";
+import { interrupted } from "../command.ts";
+import type { CommandProcess } from "./output.ts";
 
 /** More than the longest password or token. */
 const MAX_LINE_BYTES = 16 * 1024;
@@ -9,8 +11,8 @@ const MAX_LINE_BYTES = 16 * 1024;
 type Prompt = (label: string) => Promise<string>;
 
 /** Returns a new password: prompts for it twice without echo on a terminal, or else reads the first line of standard input. */
-export function readNewPassword(): Promise<string> {
-  return readSecret(async (prompt) => {
+export function readNewPassword(process: CommandProcess): Promise<string> {
+  return readSecret(process, async (prompt) => {
     const password = await prompt("Password: ");
     if ((await prompt("Again: ")) === password) return password;
     throw new UsageError("the two passwords differ; nothing was changed");
@@ -18,29 +20,29 @@ export function readNewPassword(): Promise<string> {
 }
 
 /** Returns a token: prompts for it without echo on a terminal, or else reads the first line of standard input. */
-export const readToken = (): Promise<string> => readSecret((prompt) => prompt("Token: "));
+export const readToken = (process: CommandProcess): Promise<string> =>
+  readSecret(process, (prompt) => prompt("Token: "));
 
-async function readSecret(ask: (prompt: Prompt) => Promise<string>): Promise<string> {
-  if (!process.stdin.isTTY) return firstLine(Bun.stdin.stream());
+async function readSecret(
+  { stdin, stderr }: CommandProcess,
+  ask: (prompt: Prompt) => Promise<string>,
+): Promise<string> {
+  if (!stdin.isTTY) return firstLine(stdin);
   const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({
-    input: process.stdin,
+    input: stdin,
     output: noEcho,
     terminal: true,
     historySize: 0,
   });
-  terminal.on("SIGINT", () => {
-    terminal.close();
-    process.stderr.write("\n");
-    process.exit(INTERRUPTED_EXIT_CODE);
-  });
+  const interrupt = Promise.withResolvers<never>();
+  terminal.on("SIGINT", () => interrupt.reject(interrupted()));
   // Otherwise Ctrl-Z would turn the echo on again.
   terminal.on("SIGTSTP", () => {});
   const lines = terminal[Symbol.asyncIterator]();
   const prompt: Prompt = async (label) => {
-    process.stderr.write(label);
-    const line = await lines.next();
-    process.stderr.write("\n");
+    stderr.write(label);
+    const line = await Promise.race([lines.next(), interrupt.promise]).finally(() => stderr.write("\n"));
     if (line.done) throw new UsageError("nothing was entered; nothing was changed");
     return line.value;
   };
@@ -52,7 +54,7 @@ async function readSecret(ask: (prompt: Prompt) => Promise<string>): Promise<str
 }
 
 /** Returns the first line, without waiting for the end of a stream that may stay open. */
-async function firstLine(input: ReadableStream<Uint8Array>): Promise<string> {
+async function firstLine(input: AsyncIterable<Uint8Array>): Promise<string> {
   let bytes = Buffer.alloc(0);
   for await (const chunk of input) {
     bytes = Buffer.concat([bytes, chunk]);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { escapeControls } from "../../escape-controls.ts";
-import { truncate } from "./terminal.ts";
+import { truncate } from "./output.ts";
 
 test.each<[text: string, columns: number, shown: string]>([
   ["buy milk", 8, "buy milk"],
