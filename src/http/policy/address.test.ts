@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { isLoopback, networkPrefix } from "./address.ts";
+import { isLocalHost, isLoopback, isLoopbackHost, isLoopbackOrigin, networkPrefix } from "./address.ts";
 
 test.each([
   ["127.0.0.1", true],
@@ -42,4 +42,47 @@ test.each([
   ["", ""],
 ])("the network of %s is %s", (address, network) => {
   expect(networkPrefix(address)).toBe(network);
+});
+
+type Kind = "loopback" | "local" | "other";
+
+test.each<[kind: Kind, what: string, hosts: readonly string[]]>([
+  ["loopback", "a name", ["localhost", "LocalHost:3000"]],
+  ["loopback", "an address", ["127.0.0.1", "127.1.2.3:80", "[::1]", "[::1]:3000"]],
+  ["local", "an IPv4 address", ["10.0.0.5", "0.0.0.0:80"]],
+  ["local", "an IPv6 address", ["[fe80::1%25eth0]:3000", "[::ffff:10.0.0.5]"]],
+  ["local", "a name without a dot", ["nas", "NAS:3000", "todo_api"]],
+  ["local", "a name below a local domain", ["nas.local", "a.b.Lan:80", "x.internal", "tv.home.arpa"]],
+  ["local", "a name below localhost", ["app.localhost:3000"]],
+  ["other", "a public name", ["", "elsewhere.example", "elsewhere.example.", "local.example"]],
+  ["other", "an address in a name", ["127.0.0.1.elsewhere.example", "[::1].elsewhere.example"]],
+  ["other", "a local name in a name", ["nas.local.elsewhere.example", "nas.local.", ".local", "nas..local"]],
+  ["other", "a user", ["localhost@elsewhere.example", "user@localhost"]],
+  ["other", "a bad port", ["localhost:", "localhost:x", "localhost:123456"]],
+  [
+    "other",
+    "another notation",
+    ["127.1", "localhost.", "[::1", "l\xf6calhost", "localhost%2eelsewhere.example"],
+  ],
+])("isLoopbackHost and isLocalHost know a %s host: %s", (kind, _what, hosts) => {
+  for (const host of hosts) {
+    expect([host, isLoopbackHost(host)]).toEqual([host, kind === "loopback"]);
+    expect([host, isLocalHost(host)]).toEqual([host, kind !== "other"]);
+  }
+});
+
+test.each<[isAccepted: boolean, what: string, origins: readonly string[]]>([
+  [true, "a name", ["http://localhost", "https://localhost:8443"]],
+  [true, "an address", ["http://127.0.0.1:3000", "http://[::1]:3000"]],
+  [
+    false,
+    "another host",
+    ["http://localhost.elsewhere.example", "http://xlocalhost:80", "http://localhost."],
+  ],
+  [false, "a user", ["http://localhost@elsewhere.example"]],
+  [false, "another scheme", ["localhost", "chrome-extension://localhost", "null", "*", ""]],
+  [false, "another notation", ["http://LOCALHOST", "http://localhost:80/", "http://[::ffff:127.0.0.1]"]],
+  [false, "two origins", ["http://localhost\thttp://localhost"]],
+])("isLoopbackOrigin returns %p for %s", (isAccepted, _what, origins) => {
+  for (const origin of origins) expect([origin, isLoopbackOrigin(origin)]).toEqual([origin, isAccepted]);
 });

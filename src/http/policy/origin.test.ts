@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { as, basic, mint } from "../../../test/credentials.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
-import { createKey } from "../../credential/key.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { ServiceOptions } from "../service.ts";
 
@@ -27,65 +27,36 @@ describe("the Host of a request", () => {
     return statusOf(text) ?? 0;
   }
 
-  test.each([
-    "localhost",
-    "LocalHost:3000",
-    "127.0.0.1",
-    "127.1.2.3",
-    "[::1]",
-    "TODO.example",
-    "todo.example:8080",
-  ])("on loopback may be %s", async (host) => {
+  test.each<[host: string, status: number]>([
+    ["LocalHost:3000", 200],
+    ["TODO.example", 200],
+    ["todo.example:8080", 200],
+    ["todo.example:8081", 421],
+    ["10.0.0.5", 421],
+    ["nas.local", 421],
+    ["elsewhere.example", 421],
+    ["", 421],
+  ])("on loopback is %j: %d", async (host, status) => {
     const allowedHosts = ["todo.example", "Todo.Example:8080"];
     await using service = startService({ network: { onLoopback: true, allowedHosts } });
-    expect(await statusWith(service.port, [host])).toBe(200);
+    expect(await statusWith(service.port, [host])).toBe(status);
   });
 
-  test.each([
-    "",
-    "elsewhere.example",
-    "127.0.0.1.elsewhere.example",
-    "localhost@elsewhere.example",
-    "xlocalhost",
-    "localhost.",
-    "localhost:x",
-    "localhost:",
-    "localhost, elsewhere.example",
-    "10.0.0.5",
-    "2130706433",
-    "127.1",
-    "app.localhost",
-    "user@localhost",
-    "localhost%2eelsewhere.example",
-    "[::1%25lo]",
-    "[::ffff:127.0.0.1]",
-    "[::1].elsewhere.example",
-    "todo.example:8081",
-    "todo.example.elsewhere.example",
-    "l\xf6calhost",
-  ])("on loopback may not be %j", async (host) => {
-    await using service = startService({ network: { onLoopback: true, allowedHosts: ["todo.example"] } });
-    expect(await statusWith(service.port, [host])).toBe(421);
-  });
-
-  test.each([
-    [["localhost", "elsewhere.example"]],
-    [["elsewhere.example", "localhost"]],
-    [["localhost", "localhost"]],
-  ])("may not be sent twice: %j", async (hosts) => {
+  test("may not be sent twice", async () => {
     await using service = startService({ network: { onLoopback: true } });
-    expect([400, 421]).toContain(await statusWith(service.port, hosts));
+    for (const hosts of [
+      ["localhost", "elsewhere.example"],
+      ["elsewhere.example", "localhost"],
+    ])
+      expect([400, 421]).toContain(await statusWith(service.port, hosts));
   });
 
   test("is checked before everything else, except for probes of load balancers", async () => {
     await using service = startService({ network: { onLoopback: true }, credentials: { lookupClient } });
     for (const line of [
-      "GET /",
       "GET /nowhere",
       "PUT /api/todos",
       "GET /api/todos/abc",
-      "DELETE /api/todos/1",
-      "GET /api/whoami",
       "GET /admin/",
       "OPTIONS /api/todos",
     ]) {
@@ -134,37 +105,15 @@ describe("the Host of a request", () => {
     expect(await statusWith(service.port, [host])).toBe(status);
   });
 
-  test.each([
-    [
-      "an address",
-      ["127.0.0.1:3000", "10.0.0.5", "0.0.0.0:80", "[::1]", "[fe80::1%25eth0]:3000", "[::ffff:10.0.0.5]"],
-    ],
-    ["a name without a dot", ["nas", "NAS:3000", "todo_api", "localhost"]],
-    [
-      "a local name",
-      ["nas.local", "a.b.Lan:80", "host.docker.internal", "tv.home.arpa", "app.localhost:3000"],
-    ],
-  ])("off loopback and without a list may be %s: %j", async (_what, hosts) => {
+  test.each<[host: string, status: number]>([
+    ["10.0.0.5", 200],
+    ["nas.local", 200],
+    ["todo_api", 200],
+    ["elsewhere.example", 421],
+    ["", 421],
+  ])("off loopback and without a list is %j: %d", async (host, status) => {
     await using service = startService();
-    for (const host of hosts) expect([host, await statusWith(service.port, [host])]).toEqual([host, 200]);
-  });
-
-  test.each([
-    "elsewhere.example",
-    "elsewhere.example.",
-    "1.2.3.4.elsewhere.example",
-    "nas.local.elsewhere.example",
-    "nas.local.",
-    "local.example",
-    "127.1",
-    "[::1].elsewhere.example",
-    "nas@elsewhere.example",
-    ".local",
-    "nas..local",
-    "",
-  ])("off loopback and without a list may not be %j", async (host) => {
-    await using service = startService();
-    expect(await statusWith(service.port, [host])).toBe(421);
+    expect(await statusWith(service.port, [host])).toBe(status);
   });
 
   test.each<[isAccepted: boolean, trustedProxies: string[], headers: string[]]>([
@@ -187,31 +136,12 @@ describe("the Host of a request", () => {
 describe("an Origin", () => {
   test.each<[isListed: boolean, toLoopback: boolean, origin: string]>([
     [true, false, LISTED],
-    [true, true, LISTED],
     [true, true, "http://localhost:5173"],
-    [true, true, "https://localhost:8443"],
-    [true, true, "http://127.0.0.1:3000"],
-    [true, true, "http://[::1]:3000"],
     [false, false, "http://localhost:5173"],
     [false, true, "https://elsewhere.example"],
-    [false, true, "http://localhost.elsewhere.example"],
-    [false, true, "http://xlocalhost:80"],
-    [false, true, "http://localhost@elsewhere.example"],
-    [false, true, "http://localhost:80/"],
-    [false, true, "http://LOCALHOST"],
-    [false, true, "http://localhost."],
-    [false, true, "http://[::ffff:127.0.0.1]"],
-    [false, true, "http://localhost\thttp://localhost"],
-    [false, true, "chrome-extension://localhost"],
     [false, true, "null"],
-    [false, true, "*"],
-    [false, true, ""],
-    [false, true, `${LISTED}.elsewhere.example`],
     [false, true, `${LISTED}:8443`],
-    [false, true, "http://app.example"],
     [false, true, "https://APP.example"],
-    [false, true, `${LISTED}, ${LISTED}`],
-    [false, true, `${LISTED} https://elsewhere.example`],
   ])("is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
     await using service = startService({ network: { corsOrigins: [LISTED] }, credentials: { lookupClient } });
     const host = toLoopback ? {} : { Host: "nas:3000" };
@@ -219,13 +149,9 @@ describe("an Origin", () => {
     const requests: [method: string, path: string, headers?: Record<string, string>][] = [
       ["GET", "/"],
       ["GET", "/livez"],
-      ["GET", "/api/todos"],
       ["HEAD", "/api/todos"],
       ["GET", "/api/todos", { "If-None-Match": "*" }],
       ["GET", "/api/todos?limit=0"],
-      ["GET", "/api/todos/1"],
-      ["GET", "/api/todos/9"],
-      ["GET", "/api/todos/abc"],
       ["POST", "/api/todos", { "Content-Type": "text/plain" }],
       ["PUT", "/api/todos"],
       ["OPTIONS", "/api/todos"],
@@ -259,15 +185,9 @@ describe("a preflight", () => {
   const ask = { "Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "authorization" };
   const paths: [path: string, methods: string, otherwise: number][] = [
     ["/", "GET, HEAD, OPTIONS", 204],
-    ["/api/todos", "GET, POST, HEAD, OPTIONS", 204],
     ["/api/todos?limit=0", "GET, POST, HEAD, OPTIONS", 204],
-    ["/api/todos/1", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
     ["/api/todos/abc", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
-    ["/api/events", "GET, HEAD, OPTIONS", 204],
     ["/api/whoami", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/api/whoami/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/admin", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/admin/", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
     ["/admin/keys", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
     ["/admin/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
     ["/nowhere", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 404],
@@ -289,27 +209,16 @@ describe("a preflight", () => {
   });
 
   test.each(paths)(
-    "of another origin to %s is a plain OPTIONS request",
+    "of another origin or without a method is a plain OPTIONS request to %s",
     async (path, _methods, otherwise) => {
       await using service = startService({ network: { corsOrigins: [LISTED] } });
-      for (const headers of [
-        { ...ask, Origin: "https://elsewhere.example" },
-        ask,
-        { ...ask, Origin: "null" },
-      ]) {
+      for (const headers of [{ ...ask, Origin: "null" }, ask, { Origin: LISTED }]) {
         const response = await service.send("OPTIONS", path, { headers });
         expect(response.status).toBe(otherwise);
-        expect(corsOf(response)).toEqual({});
+        expect(response.headers.has("access-control-allow-methods")).toBe(false);
       }
     },
   );
-
-  test.each(paths)("needs Access-Control-Request-Method at %s", async (path, _methods, otherwise) => {
-    await using service = startService({ network: { corsOrigins: [LISTED] } });
-    const response = await service.send("OPTIONS", path, { headers: { Origin: LISTED } });
-    expect(response.status).toBe(otherwise);
-    expect(response.headers.has("access-control-allow-methods")).toBe(false);
-  });
 
   test("needs no credentials only with OPTIONS", async () => {
     await using service = startService({ network: { corsOrigins: [LISTED] } });
@@ -325,18 +234,11 @@ describe("a write", () => {
     [undefined, undefined, true],
     [undefined, "https://elsewhere.example", true],
     ["none", undefined, true],
-    ["same-origin", "http://localhost", true],
     ["same-site", "http://localhost:5173", true],
     ["cross-site", LISTED, true],
     ["cross-site", undefined, false],
-    ["cross-site", "null", false],
     ["cross-site", "https://elsewhere.example", false],
     ["cross-site", "http://localhost", true],
-    ["cross-site", "", false],
-    ["cross-site", `${LISTED}, ${LISTED}`, false],
-    ["cross-site", `${LISTED}/`, false],
-    ["cross-site", `${LISTED}:443`, false],
-    ["cross-site", `${LISTED}.elsewhere.example`, false],
   ];
 
   test.each(sites)(
@@ -369,12 +271,11 @@ describe("a write", () => {
 });
 
 describe("a write below /admin", () => {
-  const AUTHORIZATION = { Authorization: `Basic ${btoa("root:s3cret")}` };
-  const checkUser = (user: string, password: string) => user === "root" && password === "s3cret";
+  const ROOT = basic("root", "s3cret");
 
   /** Returns the statuses of all kinds of writes. Accepted ones get 409 and 404. */
   async function write(service: TestService, headers: Readonly<Record<string, string>>): Promise<number[]> {
-    const init = { headers: { ...AUTHORIZATION, ...headers } };
+    const init = as(ROOT, headers);
     return [
       (await service.sendJson("POST", "/admin/keys", { name: "ci" }, init)).status,
       (await service.send("POST", "/admin/keys/absent00/rotate", init)).status,
@@ -385,10 +286,10 @@ describe("a write below /admin", () => {
   /** Starts a service with one key. */
   async function withKey(options: Partial<ServiceOptions> = {}) {
     const { keys } = openMemory();
-    await createKey(keys, "ci", undefined, 0);
+    await mint(keys, "ci");
     return startService({
       ...options,
-      credentials: { keys, checkUser, ...options.credentials },
+      credentials: { keys, checkUser: () => true },
       network: { corsOrigins: [LISTED], ...options.network },
     });
   }
@@ -402,33 +303,21 @@ describe("a write below /admin", () => {
     [true, undefined, `http://${HOST}`],
     [true, undefined, `https://${HOST}`],
     [true, "same-origin", undefined],
-    [true, "same-origin", `http://${HOST}`],
     [true, "none", undefined],
-    [true, "none", `https://${HOST}`],
     [true, undefined, LISTED],
     [true, "cross-site", LISTED],
-    [true, "same-site", LISTED],
     [false, "cross-site", undefined],
     [false, "same-site", undefined],
-    [false, "cross-site", `http://${HOST}`],
     [false, "same-site", `https://${HOST}`],
     [false, "", undefined],
-    [false, "Same-Origin", undefined],
     [false, undefined, "null"],
-    [false, undefined, ""],
     [false, undefined, "https://elsewhere.example"],
     [false, "same-origin", "https://elsewhere.example"],
     [false, undefined, "http://localhost:5173"],
     [false, undefined, "http://todo.example"],
-    [false, undefined, "http://todo.example:8081"],
     [false, undefined, `http://${HOST}.elsewhere.example`],
-    [false, undefined, `http://elsewhere.example@${HOST}`],
-    [false, undefined, `http://${HOST}/`],
     [false, undefined, HOST],
-    [false, undefined, `http://${HOST}, http://${HOST}`],
-    [false, undefined, `${LISTED}:8443`],
     [false, undefined, `${LISTED}, ${LISTED}`],
-    [false, undefined, "http://app.example"],
   ])("is accepted: %p, with Sec-Fetch-Site %j and Origin %j", async (isAccepted, site, origin) => {
     await using service = await withKey({ network: { allowedHosts: [HOST] } });
     const headers = {
@@ -437,19 +326,13 @@ describe("a write below /admin", () => {
       ...(origin !== undefined && { Origin: origin }),
     };
     expect(await write(service, headers)).toEqual(isAccepted ? PASSED : REFUSED);
-    const read = await service.send("GET", "/admin/keys", { headers: { ...AUTHORIZATION, ...headers } });
-    expect(read.status).toBe(200);
+    expect((await service.send("GET", "/admin/keys", as(ROOT, headers))).status).toBe(200);
   });
 
   test("is accepted from the server's own origin on loopback, but not from another port or host name", async () => {
     await using service = await withKey({ network: { onLoopback: true } });
     expect(await write(service, { Origin: service.url, "Sec-Fetch-Site": "same-origin" })).toEqual(PASSED);
-    for (const origin of [
-      "http://127.0.0.1",
-      `http://127.0.0.1:${service.port - 1}`,
-      `http://localhost:${service.port}`,
-      `http://[::1]:${service.port}`,
-    ]) {
+    for (const origin of [`http://127.0.0.1:${service.port - 1}`, `http://localhost:${service.port}`]) {
       expect([origin, await write(service, { Origin: origin })]).toEqual([origin, REFUSED]);
     }
   });
@@ -464,7 +347,7 @@ describe("a write below /admin", () => {
   test("ignores the case of the Host, and is rejected with an Origin but without a Host", async () => {
     await using service = await withKey({ network: { allowedHosts: ["todo.example"] } });
     expect(await write(service, { Host: "TODO.example", Origin: "http://todo.example" })).toEqual(PASSED);
-    const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${AUTHORIZATION.Authorization}`];
+    const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${ROOT}`];
     const statusWith = async (...more: string[]) =>
       statusOf((await sendRaw(service.port, `${[...head, ...more].join("\r\n")}\r\n\r\n`)).text);
     expect([
@@ -476,8 +359,8 @@ describe("a write below /admin", () => {
 
   test("gets a 403 that describes how to allow it", async () => {
     await using service = await withKey();
-    const headers = { ...AUTHORIZATION, "Sec-Fetch-Site": "cross-site" };
-    const response = await service.send("DELETE", "/admin/keys/absent00", { headers });
+    const crossSite = as(ROOT, { "Sec-Fetch-Site": "cross-site" });
+    const response = await service.send("DELETE", "/admin/keys/absent00", crossSite);
     expect(await response.clone().text()).toContain("TODO_CORS_ORIGINS");
     expect(await statusAndCode(response)).toEqual([403, "cross_site_write"]);
   });
