@@ -1,35 +1,36 @@
 import { describe, expect, test } from "bun:test";
-import { type ClientHttp2Session, connect } from "node:http2";
+import type { ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { makeCertificate } from "../../test/certificate.ts";
 import { answerOf, ask, POST_TODO } from "../../test/http2.ts";
 import { capturingLog } from "../../test/log.ts";
 import { statusAndCode } from "../../test/problem.ts";
 import { chunked, openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
-import { startService } from "../../test/service.ts";
+import { startService, type TestService } from "../../test/service.ts";
+import { startTls } from "../../test/tls-service.ts";
 import { createMcpEndpoint } from "../mcp/http.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { MAX_BODY_BYTES, MAX_REQUEST_BYTES } from "./limits.ts";
-import { listenTls } from "./listener/listen.ts";
-import { parseCertificate } from "./listener/tls.ts";
-import { createService, type ServiceOptions } from "./service.ts";
+import type { ServiceOptions } from "./service.ts";
 import { MAX_UNFINISHED_BYTES } from "./unfinished-bodies.ts";
 
 const JSON_TYPE = "Content-Type: application/json";
 const X = '{"title":"x"}';
+
+type Body = string | Uint8Array<ArrayBuffer>;
+
+const post = ({ send }: TestService, body: Body): Promise<Response> =>
+  send("POST", "/api/todos", { headers: { "Content-Type": "application/json" }, body });
 
 /** Returns JSON of exactly this many bytes, with the title "x". */
 const bodyOf = (bytes: number): string => `{"title":"x","y":"${"y".repeat(bytes - 20)}"}`;
 
 describe("the Content-Type of a body", () => {
   test.each([
-    "application/json",
     "Application/Json",
     'application/json ; charset="utf-8"',
     "application/json; charset=UTF8",
     "application/json;",
-    "application/merge-patch+json",
     "application/vnd.todo.v1+json",
   ])("may be %s", async (type) => {
     await using service = startService();
@@ -42,16 +43,12 @@ describe("the Content-Type of a body", () => {
 
   test.each([
     "text/plain",
-    "application/x-www-form-urlencoded",
-    "application/jsonp",
     "application/json+xml",
+    "text/json",
     "application/ json",
-    "application/*",
     "application/json, application/json",
     "application/json; charset=utf-16",
-    'application/json; charset="utf-8 "',
     'application/json; charset=""',
-    "text/plain; x=application/json",
   ])("may not be %s", async (type) => {
     await using service = startService();
     const headers = { "Content-Type": type };
@@ -65,106 +62,72 @@ describe("the Content-Type of a body", () => {
   });
 
   test.each([
-    ["missing", [], 415],
-    ["empty", ["Content-Type:"], 415],
-    ["sent twice", [JSON_TYPE, JSON_TYPE], 415],
-    ["sent twice, first with another type", ["Content-Type: text/plain", JSON_TYPE], 415],
-    ["in Latin-1", ["Content-Type: application/\xe9+json"], 415],
-  ])("is rejected: %s", async (_what, headers, status) => {
+    ["missing", []],
+    ["empty", ["Content-Type:"]],
+    ["sent twice", [JSON_TYPE, JSON_TYPE]],
+  ])("is rejected: %s", async (_what, headers) => {
     await using service = startService();
-    const { text } = await sendRaw(
-      service.port,
-      request("POST /api/todos", [...headers, `Content-Length: ${X.length}`], X),
-    );
-    expect(statusOf(text)).toBe(status);
+    const bytes = request("POST /api/todos", [...headers, `Content-Length: ${X.length}`], X);
+    expect(statusOf((await sendRaw(service.port, bytes)).text)).toBe(415);
   });
 });
 
-describe("a Content-Encoding", () => {
-  test.each(["gzip", "br", "deflate", "zstd", "identity", "GZIP", "gzip, gzip", "x", "chunked"])(
-    "of %s is rejected",
-    async (coding) => {
-      await using service = startService();
-      const headers = { "Content-Type": "application/json", "Content-Encoding": coding };
-      const response = await service.send("POST", "/api/todos", { headers, body: Bun.gzipSync(X) });
-      expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
-      expect(response.headers.get("accept-encoding")).toBe("identity");
-    },
-  );
+test.each(["gzip", "identity"])("a Content-Encoding of %s is rejected", async (coding) => {
+  await using service = startService();
+  const headers = { "Content-Type": "application/json", "Content-Encoding": coding };
+  const response = await service.send("POST", "/api/todos", { headers, body: X });
+  expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
+  expect(response.headers.get("accept-encoding")).toBe("identity");
 });
 
 describe("a body", () => {
   const bytes = (...values: number[]): Uint8Array<ArrayBuffer> =>
     Buffer.concat([Buffer.from('{"title":"'), Buffer.from(values), Buffer.from('"}')]);
 
-  test.each<[what: string, body: string | Uint8Array<ArrayBuffer>, title: string]>([
+  test.each<[what: string, body: Body, title: string]>([
     ["with surrounding whitespace", ' \t\r\n{"title" :\n"x"}\r\n ', "x"],
     ["with escapes", '{"\\u0074itle":"\\u0078\\ud83d\\ude00"}', "x😀"],
-    ["with an escaped U+0000", '{"title":"\\u0000"}', "\0"],
     ["with a duplicate name, whose last value is used", '{"title":1,"title":"x"}', "x"],
-    ["with unknown members", '{"id":5,"done":true,"title":"x","":{}}', "x"],
     ["with __proto__", '{"__proto__":{"title":"y"},"title":"x","constructor":1}', "x"],
     ["with numbers that a double cannot represent", '{"n":1e400,"m":18446744073709551615,"title":"x"}', "x"],
     ["with UTF-8 of two to four bytes", bytes(0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80), "é€😀"],
     ["with a BOM inside a string", '{"title":"\ufeffx"}', "\ufeffx"],
   ])("%s is accepted", async (_what, body, title) => {
     await using service = startService();
-    const headers = { "Content-Type": "application/json" };
-    const response = await service.send("POST", "/api/todos", { headers, body });
+    const response = await post(service, body);
     expect(response.status).toBe(201);
     expect(await response.json()).toEqual({ id: 1, title, done: false });
   });
 
-  test.each<[what: string, body: string | Uint8Array<ArrayBuffer>]>([
+  test.each<[what: string, body: Body]>([
     ["that is empty", ""],
-    ["of whitespace", "  \n"],
-    ["of a single brace", "{"],
     ["with a trailing comma", '{"title":"x",}'],
-    ["in single quotes", "{'title':'x'}"],
     ["with a comment", '{"title":"x"}//'],
-    ["with text after the object", '{"title":"x"}x'],
     ["of two values", '{"title":"x"}{"title":"y"}'],
-    ["with a form feed as whitespace", '\f{"title":"x"}'],
-    ["with a no-break space as whitespace", '\u00a0{"title":"x"}'],
     ["with a raw line feed in a string", '{"title":"a\nb"}'],
-    ["with a raw U+0000 in a string", '{"title":"a\0b"}'],
-    ["with an invalid escape", '{"title":"\\x41"}'],
-    ["of NaN", '{"title":NaN}'],
-    ["of undefined", "undefined"],
     ["in form encoding", "title=x"],
     ["with a BOM", '\ufeff{"title":"x"}'],
     ["in UTF-16", Buffer.from('{"title":"x"}', "utf16le")],
     ["that ends inside a character", Buffer.from([...Buffer.from('"'), 0xf0, 0x9f, 0x98])],
-    ["with a lone continuation byte", bytes(0x80)],
     ["in Latin-1", bytes(0xe9)],
-    ["with an overlong slash", bytes(0xc0, 0xaf)],
     ["with an overlong NUL", bytes(0xc0, 0x80)],
     ["with a surrogate in UTF-8", bytes(0xed, 0xa0, 0x80)],
-    ["with a pair of surrogates in UTF-8", bytes(0xed, 0xa0, 0xbd, 0xed, 0xb8, 0x80)],
-    ["with a code point above U+10FFFF", bytes(0xf4, 0x90, 0x80, 0x80)],
-    ["with a byte that UTF-8 never contains", bytes(0xff)],
     ["of arrays 30,000 deep, unclosed", "[".repeat(30_000)],
-    ["of objects 10,000 deep, unclosed", '{"a":'.repeat(10_000)],
   ])("%s is rejected as invalid JSON", async (_what, body) => {
     await using service = startService();
-    const headers = { "Content-Type": "application/json" };
-    const response = await service.send("POST", "/api/todos", { headers, body });
+    const response = await post(service, body);
     expect(await statusAndCode(response)).toEqual([400, "invalid_json"]);
   });
 
   test.each([
     ["null", "null"],
-    ["a string", '"title"'],
-    ["a number", "1"],
     ["an array", '[{"title":"x"}]'],
-    ["an empty object", "{}"],
     ["an object with __proto__ only", '{"__proto__":{"title":"x"}}'],
     ["an object with a lone surrogate in its title", '{"title":"\\ud83d"}'],
     ["an object with a duplicate name, whose last value is invalid", '{"title":"x","title":1}'],
   ])("of %s is rejected with 422", async (_what, body) => {
     await using service = startService();
-    const headers = { "Content-Type": "application/json" };
-    const response = await service.send("POST", "/api/todos", { headers, body });
+    const response = await post(service, body);
     expect(await statusAndCode(response)).toEqual([422, "validation_failed"]);
   });
 
@@ -174,8 +137,7 @@ describe("a body", () => {
   ])("with deep %s causes no server error", async (_what, opening, closing, depth) => {
     await using service = startService();
     const deep = `{"title":"x","y":${opening.repeat(depth)}1${closing.repeat(depth)}}`;
-    const headers = { "Content-Type": "application/json" };
-    const response = await service.send("POST", "/api/todos", { headers, body: deep });
+    const response = await post(service, deep);
     // RFC 8259 §9 leaves the depth to the parser: accepted or rejected, but never a server error.
     expect(response.status === 201 || response.status === 400).toBe(true);
   });
@@ -199,14 +161,9 @@ describe("the length of a body", () => {
   const atLimit = bodyOf(MAX_BODY_BYTES);
   const overLimit = bodyOf(MAX_BODY_BYTES + 1);
 
-  test("in these tests has the intended size", () => {
-    expect([atLimit.length, overLimit.length]).toEqual([65_536, 65_537]);
-  });
-
   test.each([
     ["64 KiB", [LENGTH(atLimit)], atLimit, 201],
     ["64 KiB in chunks", [CHUNKED], chunked(atLimit, 1000), 201],
-    ["a few bytes in chunks of one byte", [CHUNKED], chunked(X, 1), 201],
     ["a chunk with an extension", [CHUNKED], `d;a="b"\r\n${X}\r\n0\r\n\r\n`, 201],
     ["chunks with a trailer", [CHUNKED], `d\r\n${X}\r\n0\r\nX-Y: z\r\n\r\n`, 201],
     ["no bytes in chunks", [CHUNKED], "0\r\n\r\n", 400],
@@ -236,12 +193,6 @@ describe("the length of a body", () => {
     const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
     expect(statusOf(text)).toBe(400);
     expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
-  });
-
-  test("above the limit gets a response that names the limit", async () => {
-    await using service = startService();
-    const response = await service.sendJson("POST", "/api/todos", { title: "x".repeat(MAX_BODY_BYTES) });
-    expect(await response.json()).toMatchObject({ status: 413, detail: "The limit is 65536 bytes." });
   });
 
   test("above the limit is not parsed as further requests", async () => {
@@ -294,24 +245,10 @@ describe("an unfinished body", () => {
   const NEVER_MS = 3_600_000;
   const X_FROM = (address: string) => ({ ...POST_TODO, "x-forwarded-for": address });
 
-  /** A service over TLS, and one HTTP/2 session with it. */
+  /** A service over TLS behind a trusted proxy, and one HTTP/2 session with it. */
   function serveTls(options: Partial<ServiceOptions>) {
-    const { cert, key } = makeCertificate();
-    const service = createService({
-      store: openMemory(),
-      ...options,
-      network: { trustedProxies: ["127.0.0.1"], ...options.network },
-    });
-    const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
-    const session = connect(listener.url.replace("127.0.0.1", "localhost"), { ca: cert });
-    return {
-      session,
-      close: service.close,
-      [Symbol.asyncDispose]: async () => {
-        session.destroy();
-        await listener.abort();
-      },
-    };
+    const server = startTls({ network: { trustedProxies: ["127.0.0.1"] }, ...options });
+    return { ...server, session: server.session() };
   }
 
   /** Begins a request and sends the first byte of its body. */

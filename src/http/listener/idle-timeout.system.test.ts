@@ -1,14 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { makeCertificate } from "../../../test/certificate.ts";
 import { openSocket, request } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
+import { startTls } from "../../../test/tls-service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { createService } from "../service.ts";
-import { listenTls } from "./listen.ts";
-import { parseCertificate } from "./tls.ts";
 
 const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -71,17 +68,11 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   ])(
     "%s, over TLS",
     async (_what, ALPNProtocols, first, dripped) => {
-      const { cert, key } = makeCertificate();
-      const service = createService({ store: openMemory() });
-      const listener = listenTls(service, parseCertificate(cert, key), { host: "127.0.0.1", port: 0 });
-      const address = { port: Number(new URL(listener.url).port), host: "127.0.0.1" };
-      const open = async () =>
-        ALPNProtocols.length === 0
-          ? openSocket(address.port)
-          : connectTls({ ...address, servername: "localhost", ca: cert, ALPNProtocols });
-      const ms = await closedAfter(open, first, dripped);
-      await listener.abort();
-      expect(ms).toBeGreaterThan(8000);
+      await using served = startTls();
+      const { port, certificate } = served;
+      const tls = { port, host: "127.0.0.1", servername: "localhost", ca: certificate.cert, ALPNProtocols };
+      const open = async () => (ALPNProtocols.length === 0 ? openSocket(port) : connectTls(tls));
+      expect(await closedAfter(open, first, dripped)).toBeGreaterThan(8000);
     },
     60_000,
   );

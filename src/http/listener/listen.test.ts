@@ -1,89 +1,64 @@
 import { describe, expect, test } from "bun:test";
-import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { type ConnectionOptions, connect, type SecureVersion, type TLSSocket } from "node:tls";
-import { type CertificateOptions, makeCertificate } from "../../../test/certificate.ts";
+import { as, basic } from "../../../test/credentials.ts";
 import { ask, POST_TODO } from "../../../test/http2.ts";
 import { chunked, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { errorOf } from "../../../test/rejection.ts";
+import { storeWith } from "../../../test/store.ts";
+import { newCertificate, startTls } from "../../../test/tls-service.ts";
 import { until } from "../../../test/until.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { createService, type ServiceOptions } from "../service.ts";
-import { listen, listenTls, type TlsListenOptions } from "./listen.ts";
-import { parseCertificate } from "./tls.ts";
+import { createService } from "../service.ts";
+import { listen, listenTls } from "./listen.ts";
 
 const HSTS = "max-age=31536000";
-const JSON_BODY = { "Content-Type": "application/json" };
-const AUTHORIZED = { Authorization: `Basic ${Buffer.from("admin:s3cret").toString("base64")}` };
+const VERSIONS = ["http1.1", "http2"] as const;
+const ADMIN = basic("admin", "s3cret");
+const AUTHORIZED = as(ADMIN);
+const checkUser = createFixedUserCheck("admin", "s3cret");
+const ANY_PORT = { host: "127.0.0.1", port: 0 };
 
-function newCertificate(options?: CertificateOptions) {
-  const { cert, key } = makeCertificate(options);
-  return parseCertificate(cert, key);
-}
-
-const newService = (options: Partial<ServiceOptions> = {}) =>
-  createService({
-    store: openMemory(),
-    ...options,
-    credentials: { checkUser: createFixedUserCheck("admin", "s3cret"), ...options.credentials },
-  });
-
-/** A service over TLS on a free port of loopback. */
-function serveTls(options: Partial<ServiceOptions> = {}, listenOptions: Partial<TlsListenOptions> = {}) {
-  const certificate = newCertificate();
-  const listener = listenTls(newService(options), certificate, {
-    host: "127.0.0.1",
-    port: 0,
-    ...listenOptions,
-  });
-  const port = Number(new URL(listener.url).port);
-  const send = (version: "http1.1" | "http2", path: string, init: RequestInit = {}): Promise<Response> =>
-    fetch(listener.url + path, {
-      redirect: "manual",
-      ...init,
-      protocol: version,
-      tls: { ca: certificate.cert },
-    });
-  const session = (): ClientHttp2Session =>
-    connectHttp2(`https://localhost:${port}`, { ca: certificate.cert }).on("error", () => {});
-  return { ...listener, port, certificate, send, session, [Symbol.asyncDispose]: () => listener.abort() };
-}
+const newService = () => createService({ store: openMemory(), credentials: { checkUser } });
+const portOf = ({ url }: { readonly url: string }): number => Number(new URL(url).port);
 
 describe("over TLS", () => {
-  test("every Host is accepted unless hosts are listed, because the client has checked the certificate", async () => {
-    for (const version of ["http1.1", "http2"] as const)
+  test.each(VERSIONS)(
+    "every Host is accepted over %s unless hosts are listed, because the client has checked the certificate",
+    async (version) => {
       for (const [allowedHosts, status] of [[[], 200] as const, [["todo.example"], 421] as const]) {
-        await using service = serveTls({ network: { allowedHosts } });
-        const response = await service.send(version, "/api/todos", {
-          headers: { Host: "elsewhere.example" },
-        });
-        expect(response.status).toBe(status);
+        await using service = startTls({ network: { allowedHosts } });
+        const headers = { Host: "elsewhere.example" };
+        expect((await service.send(version, "/api/todos", { headers })).status).toBe(status);
       }
-  });
+    },
+  );
 
   const BIG = JSON.stringify({ title: "x".repeat(100_000) });
-  const surfaces: readonly [what: string, path: string, init: RequestInit, status: number][] = [
-    ["the about page", "/", {}, 200],
-    ["the list", "/api/todos", {}, 200],
-    ["a page of the list", "/api/todos?limit=1", {}, 200],
-    ["HEAD of the list", "/api/todos", { method: "HEAD" }, 200],
-    ["a to-do", "/api/todos/1", {}, 200],
-    ["an absent to-do", "/api/todos/9", {}, 404],
-    ["an invalid id", "/api/todos/x", {}, 400],
-    ["OPTIONS", "/api/todos", { method: "OPTIONS" }, 204],
-    ["an unknown method", "/api/todos", { method: "DELETE" }, 405],
-    ["a PATCH", "/api/todos/1", { method: "PATCH", headers: JSON_BODY, body: '{"done":true}' }, 200],
-    ["an invalid title", "/api/todos", { method: "POST", headers: JSON_BODY, body: '{"title":" "}' }, 422],
-    ["a body that is not JSON", "/api/todos", { method: "POST", headers: JSON_BODY, body: "{" }, 400],
-    ["a body without a media type", "/api/todos", { method: "POST", body: new Uint8Array(2) }, 415],
-    ["a body that is too large", "/api/todos", { method: "POST", headers: JSON_BODY, body: BIG }, 413],
-    ["no token", "/api/whoami", {}, 401],
-    ["no password", "/admin/", {}, 401],
-    ["a password", "/admin/", { headers: AUTHORIZED }, 200],
-    ["a redirect", "/admin", { headers: AUTHORIZED }, 308],
-    ["an unknown path", "/nowhere", {}, 404],
-    ["readiness", "/readyz", {}, 200],
-    ["openapi.json", "/api/openapi.json", {}, 200],
+  const json = (method: string, body: string): RequestInit => ({
+    method,
+    headers: { "Content-Type": "application/json" },
+    body,
+  });
+  const surfaces: readonly [path: string, init: RequestInit, status: number][] = [
+    ["/", {}, 200],
+    ["/api/todos?limit=1", {}, 200],
+    ["/api/todos", { method: "HEAD" }, 200],
+    ["/api/todos", { headers: { "If-None-Match": "*" } }, 304],
+    ["/api/todos/1", {}, 200],
+    ["/api/todos/x", {}, 400],
+    ["/api/todos", { method: "OPTIONS" }, 204],
+    ["/api/todos", { method: "DELETE" }, 405],
+    ["/api/todos/1", json("PATCH", '{"done":true}'), 200],
+    ["/api/todos", json("POST", '{"title":" "}'), 422],
+    ["/api/todos", json("POST", "{"), 400],
+    ["/api/todos", { method: "POST", body: new Uint8Array(2) }, 415],
+    ["/api/todos", json("POST", BIG), 413],
+    ["/api/whoami", {}, 401],
+    ["/admin/", AUTHORIZED, 200],
+    ["/admin", AUTHORIZED, 308],
+    ["/nowhere", {}, 404],
+    ["/api/todos/1", { method: "DELETE" }, 500],
   ];
 
   /** Returns the parts of a response that are the same on every connection. */
@@ -94,41 +69,27 @@ describe("over TLS", () => {
     return { status: response.status, headers, text: await response.text() };
   }
 
-  test.each(surfaces)(
-    "HTTP/1.1 and HTTP/2 get the same response, with HSTS: %s",
-    async (_what, path, init, status) => {
-      await using served = serveTls();
-      await served.send("http1.1", "/api/todos", {
-        method: "POST",
-        headers: JSON_BODY,
-        body: '{"title":"a"}',
-      });
+  test("HTTP/1.1 and HTTP/2 get the same responses, with HSTS", async () => {
+    const fail = () => Promise.reject(new Error("broken"));
+    await using served = startTls({ store: storeWith({ delete: fail }), credentials: { checkUser } });
+    await served.send("http1.1", "/api/todos", json("POST", '{"title":"a"}'));
+    for (const [path, init, status] of surfaces) {
       const first = await seen(await served.send("http1.1", path, init));
       const second = await seen(await served.send("http2", path, init));
-      expect(first.status).toBe(status);
+      expect([path, init.method, first.status]).toEqual([path, init.method, status]);
       expect(second).toEqual({ ...first, headers: expect.arrayContaining(first.headers) });
       expect(second.headers.length).toBe(first.headers.length);
       expect(Object.fromEntries(first.headers)["strict-transport-security"]).toBe(HSTS);
-    },
-  );
+    }
+  });
 
-  test.each(["http1.1", "http2"] as const)(
-    "a list that has not changed gets a 304 over %s",
-    async (version) => {
-      await using served = serveTls();
-      const etag = (await served.send(version, "/api/todos")).headers.get("etag") ?? "";
-      const again = await served.send(version, "/api/todos", { headers: { "If-None-Match": etag } });
-      expect([again.status, again.headers.get("strict-transport-security")]).toEqual([304, HSTS]);
-    },
-  );
-
-  test.each(["http1.1", "http2"] as const)(
+  test.each(VERSIONS)(
     "a list or page above 16 KiB is streamed over %s, and arrives completely",
     async (version) => {
       const store = openMemory();
       for (let id = 1; id <= 1000; id++) await store.insert("😀".repeat(120));
-      const plain = listen(newService({ store }), { host: "127.0.0.1", port: 0 });
-      await using served = serveTls({ store });
+      const plain = listen(createService({ store }), ANY_PORT);
+      await using served = startTls({ store });
       for (const path of ["/api/todos", "/api/todos?limit=900", "/api/todos?done=false"]) {
         const expected = await fetch(plain.url + path);
         const response = await served.send(version, path);
@@ -142,16 +103,9 @@ describe("over TLS", () => {
     },
   );
 
-  test.each(["http1.1", "http2"] as const)("an error response has HSTS over %s", async (version) => {
-    const store = { ...openMemory(), position: () => Promise.reject(new Error("broken")) };
-    await using served = serveTls({ store });
-    const response = await served.send(version, "/api/events");
-    expect([response.status, response.headers.get("strict-transport-security")]).toEqual([500, HSTS]);
-  });
-
-  test.each(["http1.1", "http2"] as const)("events are sent over %s until the shutdown", async (version) => {
+  test.each(VERSIONS)("events are sent over %s until the shutdown", async (version) => {
     const store = openMemory();
-    await using served = serveTls({ store });
+    await using served = startTls({ store });
     const response = await served.send(version, "/api/events");
     expect(response.headers.get("strict-transport-security")).toBe(HSTS);
     await store.insert("a");
@@ -162,20 +116,23 @@ describe("over TLS", () => {
   });
 
   test("a password that a proxy received over plain HTTP is rejected only if the proxy is trusted", async () => {
-    const overHttp = { headers: { ...AUTHORIZED, "X-Forwarded-Proto": "http" } };
-    await using open = serveTls();
+    const overHttp = as(ADMIN, { "X-Forwarded-Proto": "http" });
+    await using open = startTls({ credentials: { checkUser } });
     expect((await open.send("http2", "/admin/", overHttp)).status).toBe(200);
-    await using trusting = serveTls({ network: { trustedProxies: ["127.0.0.1"] } });
+    await using trusting = startTls({
+      network: { trustedProxies: ["127.0.0.1"] },
+      credentials: { checkUser },
+    });
     expect((await trusting.send("http2", "/admin/", overHttp)).status).toBe(403);
   });
 
   test("the server's own origin has only the scheme https", async () => {
     const store = openMemory();
-    await using served = serveTls({ store, credentials: { keys: store.keys } });
+    await using served = startTls({ store, credentials: { keys: store.keys, checkUser } });
     const { host } = new URL(served.url);
     const from = (origin: string) => ({
+      ...as(ADMIN, { "Content-Type": "application/json", Origin: origin }),
       method: "POST",
-      headers: { ...AUTHORIZED, ...JSON_BODY, Origin: origin },
       body: '{"name":"ci"}',
     });
     expect((await served.send("http2", "/admin/keys", from(`http://${host}`))).status).toBe(403);
@@ -184,10 +141,10 @@ describe("over TLS", () => {
 
   test("a body without a Content-Length is read, and an absent or empty body gets the defaults", async () => {
     const store = openMemory();
-    await using served = serveTls({ store, credentials: { keys: store.keys } });
+    await using served = startTls({ store, credentials: { keys: store.keys, checkUser } });
     const session = served.session();
     const post = (path: string, body?: string) =>
-      ask(session, { ":method": "POST", ":path": path, ...AUTHORIZED, ...JSON_BODY }, body);
+      ask(session, { ...POST_TODO, ":path": path, ...AUTHORIZED.headers }, body);
     const { id } = JSON.parse((await post("/admin/keys", '{"name":"ci"}')).text);
     const statuses: (number | undefined)[] = [];
     for (const body of ['{"overlap":"soon"}', undefined, "", '{"overlap":"0"}'])
@@ -201,7 +158,6 @@ describe("over TLS", () => {
       true,
       false,
     ]);
-    session.destroy();
   });
 
   test.each<[what: string, expected: boolean, version: SecureVersion, ciphers: string | undefined]>([
@@ -211,7 +167,7 @@ describe("over TLS", () => {
     ["TLS 1.2 without authenticated encryption", false, "TLSv1.2", "ECDHE-ECDSA-AES128-SHA"],
     ["TLS 1.3", true, "TLSv1.3", undefined],
   ])("%s is accepted: %p", async (_what, expected, version, ciphers) => {
-    await using served = serveTls();
+    await using served = startTls();
     const ca = served.certificate.cert;
     const options = { port: served.port, ca, ciphers, minVersion: version, maxVersion: version };
     expect(await isAccepted(options)).toBe(expected);
@@ -223,12 +179,9 @@ describe("over TLS", () => {
       { ciphers: `ECDHE-RSA-${suite}`, certificate: { rsaBits: 2048 } },
     ]),
   )("TLS 1.2 with $ciphers is accepted", async ({ ciphers, certificate }) => {
-    const served = newCertificate(certificate);
-    const listener = listenTls(newService(), served, { host: "127.0.0.1", port: 0 });
-    const port = Number(new URL(listener.url).port);
-    const maxVersion = "TLSv1.2";
-    expect(await isAccepted({ port, ca: served.cert, ciphers, maxVersion })).toBe(true);
-    await listener.abort();
+    await using served = startTls({}, {}, newCertificate(certificate));
+    const ca = served.certificate.cert;
+    expect(await isAccepted({ port: served.port, ca, ciphers, maxVersion: "TLSv1.2" })).toBe(true);
   });
 
   async function isAccepted(options: ConnectionOptions): Promise<boolean> {
@@ -243,7 +196,7 @@ describe("over TLS", () => {
 });
 
 test("plain HTTP has no HSTS", async () => {
-  const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+  const listener = listen(newService(), ANY_PORT);
   for (const path of ["/", "/api/todos", "/nowhere", "/admin/"]) {
     expect((await fetch(listener.url + path)).headers.has("strict-transport-security")).toBe(false);
   }
@@ -252,7 +205,7 @@ test("plain HTTP has no HSTS", async () => {
 
 describe("Keep-Alive", () => {
   test("is sent over plain HTTP with the idle timeout, until the shutdown", async () => {
-    const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+    const listener = listen(newService(), ANY_PORT);
     for (const path of ["/", "/api/todos", "/livez", "/nowhere"]) {
       expect((await fetch(listener.url + path)).headers.get("keep-alive")).toBe("timeout=5");
     }
@@ -267,12 +220,9 @@ describe("Keep-Alive", () => {
     ["an error", "POST /admin/keys", 401],
     ["a GET", "GET /api/todos", 200],
   ])("is absent after a chunked body, and the connection closes: %s", async (_what, line, status) => {
-    const listener = listen(newService(), { host: "127.0.0.1", port: 0 });
+    const listener = listen(newService(), ANY_PORT);
     const head = `${line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
-    const { text, closed } = await sendRaw(
-      Number(new URL(listener.url).port),
-      head + chunked('{"title":"x"}', 5),
-    );
+    const { text, closed } = await sendRaw(portOf(listener), head + chunked('{"title":"x"}', 5));
     expect([statusOf(text), closed]).toEqual([status, true]);
     expect(text).toMatch(/^Connection: close\r$/im);
     expect(text).not.toMatch(/^Keep-Alive:/im);
@@ -283,7 +233,7 @@ describe("Keep-Alive", () => {
     ["http1.1", "timeout=5"],
     ["http2", null],
   ] as const)("over TLS with %s is %p", async (version, expected) => {
-    await using served = serveTls();
+    await using served = startTls();
     expect((await served.send(version, "/api/todos")).headers.get("keep-alive")).toBe(expected);
   });
 });
@@ -292,17 +242,13 @@ describe("a port in use is reported", () => {
   const address = (port: number) => ({ host: "127.0.0.1", port });
   const inUse = expect.objectContaining({ code: "EADDRINUSE" });
 
-  test("by a listener with TLS, and by one without, if the first listener has TLS", async () => {
-    await using served = serveTls();
-    expect(() => listenTls(newService(), newCertificate(), address(served.port))).toThrow(inUse);
+  test("by listeners with and without TLS, whether the first listener has TLS or not", async () => {
+    await using served = startTls();
+    const plain = listen(newService(), address(0));
+    for (const port of [served.port, portOf(plain)])
+      expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
     expect(() => listen(newService(), address(served.port))).toThrow(inUse);
-  });
-
-  test("by a listener with TLS if the first listener has no TLS", async () => {
-    const listener = listen(newService(), address(0));
-    const port = Number(new URL(listener.url).port);
-    expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
-    await listener.abort();
+    await plain.abort();
   });
 });
 
@@ -324,7 +270,7 @@ describe("HTTP/2", () => {
   }
 
   test("handles hundreds of concurrent requests on one connection", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     const session = served.session();
     // The server announces its limit of concurrent streams there.
     await new Promise((resolve) => session.once("remoteSettings", resolve));
@@ -335,31 +281,28 @@ describe("HTTP/2", () => {
     expect(answers.filter(({ status }) => status !== 201)).toEqual([]);
     const ids = answers.map(({ text }) => Number(/"id":(\d+)/.exec(text)?.[1]));
     expect(ids.toSorted((a, b) => a - b)).toEqual(ids.map((_, index) => index + 1));
-    session.close();
   });
 
   test("a body that differs from its Content-Length stores nothing", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     const session = served.session();
     for (const length of ["1", "12", "14", "200", "-1", "x"]) {
       const { status } = await ask(session, { ...POST_TODO, "content-length": length }, '{"title":"x"}');
       expect([length, status]).toEqual([length, undefined]);
     }
     expect((await ask(session, { ":path": "/api/todos" })).text).toBe("[]");
-    session.close();
   });
 
   test("request heads above 16 KiB get 431 and do not affect other streams", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     const session = served.session();
     expect((await ask(session, { ":path": "/livez", x: "x".repeat(15_000) })).status).toBe(200);
     expect((await ask(session, { ":path": "/livez", x: "x".repeat(17_000) })).status).toBe(431);
     expect((await ask(session, { ":path": "/livez" })).status).toBe(200);
-    session.close();
   });
 
   test("a client that opens and resets streams is disconnected, and others are served", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     const socket = connect({
       port: served.port,
       servername: "localhost",
@@ -391,10 +334,10 @@ describe("HTTP/2", () => {
     expect((await served.send("http2", "/livez")).status).toBe(200);
   });
 
-  test.concurrent.each(["http1.1", "http2"] as const)(
+  test.concurrent.each(VERSIONS)(
     "a shutdown responds on new %s connections while it drains",
     async (version) => {
-      await using served = serveTls();
+      await using served = startTls();
       const stopped = served.stop(10_000);
       const response = await served.send(version, "/readyz");
       expect(response.status).toBe(503);
@@ -412,7 +355,7 @@ describe("HTTP/2", () => {
       await Bun.sleep(100);
       return undefined;
     };
-    await using served = serveTls({ store: { ...openMemory(), get } });
+    await using served = startTls({ store: { ...openMemory(), get } });
     const session = served.session();
     const answer = ask(session, { ":path": "/api/todos/1" });
     await arrived.promise;
@@ -502,7 +445,7 @@ describe("a certificate renewal", () => {
   test("loses no request", async () => {
     const store = openMemory();
     // Much longer than the clients pause. A busy machine may pause them longer.
-    await using served = serveTls({ store }, { retireMs: 4_000 });
+    await using served = startTls({ store }, { retireMs: 4_000 });
     const certificates = [newCertificate(), newCertificate()];
     const ca = [served.certificate, ...certificates].map(({ cert }) => cert);
     let over = false;
@@ -525,7 +468,7 @@ describe("a certificate renewal", () => {
 
   test("does not interrupt event streams", async () => {
     const store = openMemory();
-    await using served = serveTls({ store }, { retireMs: 50 });
+    await using served = startTls({ store }, { retireMs: 50 });
     const text = (await served.send("http1.1", "/api/events")).text();
     const before = await shownAt(served.port);
     await served.renew(newCertificate());
@@ -537,7 +480,7 @@ describe("a certificate renewal", () => {
   });
 
   test("responds on earlier connections with Connection: close", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     const ca = served.certificate.cert;
     const socket = connect({ port: served.port, host: "127.0.0.1", servername: "localhost", ca });
     socket.setEncoding("latin1");
@@ -561,7 +504,7 @@ describe("a certificate renewal", () => {
       isAnswered = true;
       return undefined;
     };
-    await using served = serveTls({ store: { ...openMemory(), get } });
+    await using served = startTls({ store: { ...openMemory(), get } });
     const answer = served.send("http1.1", "/api/todos/1");
     await arrived.promise;
     served.renew(newCertificate());
@@ -571,14 +514,14 @@ describe("a certificate renewal", () => {
   });
 
   test("in progress does not keep old connections open after an abort", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     served.renew(newCertificate());
     await served.abort();
     await errorOf(shownAt(served.port));
   });
 
   test("is ignored after a shutdown", async () => {
-    await using served = serveTls();
+    await using served = startTls();
     await served.stop();
     await served.renew(newCertificate());
     await errorOf(shownAt(served.port));
