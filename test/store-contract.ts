@@ -335,6 +335,63 @@ export function storeContract(engine: string, openStore: OpenStore): void {
   });
 }
 
+/**
+ * The test suite that every store in a file or a database passes.
+ * @param newStore returns a function that opens the same store each time; the first time, it is empty
+ */
+export function persistenceContract(engine: string, newStore: () => Promise<() => Promise<Store>>): void {
+  describe(`${engine} store that is opened again`, () => {
+    test("has its to-dos, events, position and idempotency keys, and continues the ids", async () => {
+      const open = await newStore();
+      const first = await open();
+      for (const title of ["a", "b", "\u0000\u2028😀"]) await first.insert(title, `key of ${title}`);
+      await first.setDone(2n, true);
+      await first.delete(3n);
+      const before = await read(await first.list({}));
+      await first.close();
+
+      const second = await open();
+      expect(await read(await second.list({}))).toEqual(before);
+      expect(await second.position()).toEqual(before.position);
+      expect((await second.insert("a", "key of a")).id).toBe(1n);
+      expect(await failureOf(() => second.insert("c", "key of b"))).toBe("idempotency_key_reused");
+      expect((await second.insert("d")).id).toBe(4n);
+      const events = await take(second, { ...before.position, sequence: 0 }, 6);
+      expect(events.map(({ n, type, id, todo }) => [n, type, id, todo?.title])).toEqual([
+        [1, "created", 1n, "a"],
+        [2, "created", 2n, "b"],
+        [3, "created", 3n, "\u0000\u2028😀"],
+        [4, "updated", 2n, "b"],
+        [5, "deleted", 3n, undefined],
+        [6, "created", 4n, "d"],
+      ]);
+      await second.close();
+    });
+
+    test("has its API keys with their last use, and no deleted ones", async () => {
+      const open = await newStore();
+      const first = await open();
+      for (const id of ["a", "b", "c"]) await first.keys.insert(storedKey(id));
+      await first.keys.replace("a", 50, storedKey("d"));
+      await first.keys.delete("b");
+      for (const usedAt of [20, 30]) first.keys.recordUse("c", usedAt);
+      const before = await first.keys.list();
+      expect(before.map(({ id, expiresAt, lastUsedAt }) => [id, expiresAt, lastUsedAt])).toEqual([
+        ["a", 50, undefined],
+        ["c", undefined, 30],
+        ["d", undefined, undefined],
+      ]);
+      await first.close();
+
+      const second = await open();
+      expect(await second.keys.list()).toEqual(before);
+      const found = await Promise.all(["a", "b", "c", "d"].map((id) => second.keys.find(hashOf(id))));
+      expect(found.map((key) => key?.id)).toEqual(["a", undefined, "c", "d"]);
+      await second.close();
+    });
+  });
+}
+
 /** The test suite that every key store passes. */
 export function keyContract(
   what: string,

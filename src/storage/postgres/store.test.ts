@@ -5,7 +5,14 @@ import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
-import { decode, failureOf, read, storeContract } from "../../../test/store-contract.ts";
+import {
+  decode,
+  failureOf,
+  persistenceContract,
+  read,
+  storeContract,
+  take,
+} from "../../../test/store-contract.ts";
 import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
@@ -36,6 +43,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     "postgres",
     emptyStores(() => databases),
   );
+  persistenceContract("postgres", async () => {
+    const url = await databases.newDatabase();
+    return () => openPostgres(url, PATIENT);
+  });
 
   /** For roles and passwords, because another server may authenticate differently. */
   const testWithOwnServer = test.skipIf(skipFor(whyNoServer));
@@ -54,6 +65,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       },
     };
   }
+
+  /** Changes a setting of a database for later connections. */
+  const setDefault = (url: string, setting: string) =>
+    databases.query(`ALTER DATABASE ${databaseOf(url)} SET ${setting}`);
 
   test("a store shows acknowledged writes of another store while both handle other requests", async () => {
     await using stores = await openTwo();
@@ -95,8 +110,8 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([stores.one, stores.other, stores.one, stores.other].map(work));
 
     const { epoch, sequence: n } = await stores.one.position();
-    const events = await eventsUpTo(stores.one, start, n);
-    expect(await eventsUpTo(stores.other, start, n)).toEqual(events);
+    const events = await take(stores.one, start, n);
+    expect(await take(stores.other, start, n)).toEqual(events);
     expect(events.map((event) => event.n)).toEqual(Array.from({ length: n }, (_, index) => index + 1));
     const created = events.filter(({ type }) => type === "created").map(({ id }) => id);
     expect(created).toEqual(Array.from({ length: 400 }, (_, index) => BigInt(index + 1)));
@@ -109,8 +124,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("stores write concurrently on a database whose default isolation level is serializable", async () => {
     await using stores = await openTwo();
-    const name = new URL(stores.url).pathname.slice(1);
-    await databases.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+    await setDefault(stores.url, "default_transaction_isolation = 'serializable'");
     const [one, other] = [await openPostgres(stores.url), await openPostgres(stores.url)];
     const insert = async (store: Store) => {
       for (let i = 0; i < 50; i++) await store.insert("x");
@@ -118,32 +132,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.all([one, other].map(insert));
     expect(await todos(one)).toHaveLength(100);
     await Promise.all([one.close(), other.close()]);
-  });
-
-  test("a reopened store has its to-dos, position and events, and continues the ids", async () => {
-    const url = await databases.newDatabase();
-    const first = await openPostgres(url);
-    for (const title of ["a", "b", "c"]) await first.insert(title);
-    await first.setDone(2n, true);
-    await first.delete(3n);
-    const position = await first.position();
-    const held = await todos(first);
-    await first.close();
-
-    const second = await openPostgres(url);
-    expect(await second.position()).toEqual(position);
-    expect(await todos(second)).toEqual(held);
-    expect((await second.insert("d")).id).toBe(4n);
-    const events = await eventsUpTo(second, { ...position, sequence: 0 }, 6);
-    expect(events.map(({ n, type, id }) => `${n} ${type} ${id}`)).toEqual([
-      "1 created 1",
-      "2 created 2",
-      "3 created 3",
-      "4 updated 2",
-      "5 deleted 3",
-      "6 created 4",
-    ]);
-    await second.close();
   });
 
   test("a reopened store loads more to-dos than one query returns", async () => {
@@ -335,9 +323,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await todos(stalled)).toEqual(await todos(other));
     expect((await stalled.insert("c")).id).toBe(2502n);
     const { sequence: n } = await other.position();
-    expect((await eventsUpTo(stalled, { ...start, sequence: n - 1 }, n)).map(({ id }) => id)).toEqual([
-      2502n,
-    ]);
+    expect((await take(stalled, { ...start, sequence: n - 1 }, 1)).map(({ id }) => id)).toEqual([2502n]);
     await Promise.all([stalled.close(), other.close()]);
   });
 
@@ -430,10 +416,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("a store's connections override the default settings of the database", async () => {
     const url = await databases.newDatabase();
-    const name = new URL(url).pathname.slice(1);
     const settings = { search_path: "pg_catalog", synchronous_commit: "on" };
-    await databases.query(`ALTER DATABASE ${name} SET search_path = public, pg_catalog`);
-    await databases.query(`ALTER DATABASE ${name} SET synchronous_commit = off`);
+    await setDefault(url, "search_path = public, pg_catalog");
+    await setDefault(url, "synchronous_commit = off");
     const primary = new Primary(url, PRIMARY_DEFAULTS);
     for (const [setting, value] of Object.entries(settings))
       expect(await primary.query(`SELECT current_setting('${setting}') AS value`)).toEqual([{ value }]);
@@ -494,8 +479,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("probePostgres rejects a read-only database", async () => {
     const url = await databases.newDatabase();
-    const name = new URL(url).pathname.slice(1);
-    await databases.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+    await setDefault(url, "default_transaction_read_only = on");
     expect((await errorOf(probePostgres(url))).message).toBe("the database is read-only");
   });
 
@@ -546,7 +530,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("a subscriber receives each change of another store once", async () => {
     await using stores = await openTwo();
-    const seen = eventsUpTo(stores.other, await stores.other.position(), 500);
+    const seen = take(stores.other, await stores.other.position(), 500);
     await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
     expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
   });
@@ -585,15 +569,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       expect(await reasonOf(url)).toBe(`${url.host}: database "absent" does not exist`);
     });
 
-    test("a host without a server", async () => {
-      const url = new URL(await databases.newDatabase());
-      url.host = "127.0.0.1:1";
-      expect(await reasonOf(url)).toBe("127.0.0.1:1: Failed to connect");
-    });
-
-    test("several hosts without a server", async () => {
-      const reason = await reasonOf("postgres://todo:s3cret@127.0.0.1:1,127.0.0.1:2/todos");
-      expect(reason).toBe("127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect");
+    test.each([
+      [["127.0.0.1:1"], "127.0.0.1:1: Failed to connect"],
+      [["127.0.0.1:1", "127.0.0.1:2"], "127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect"],
+    ])("the hosts %p without a server", async (hosts, reason) => {
+      expect(await reasonOf(`postgres://todo:s3cret@${hosts.join()}/todos`)).toBe(reason);
     });
 
     test.each([
@@ -693,7 +673,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
         + (SELECT sum(xmin::text::bigint) FROM pg_proc) + (SELECT sum(xmin::text::bigint) FROM todo_service.format)`;
       const before = await numberOf(url, schema);
       const store = await openPostgres(restricted);
-      const seen = eventsUpTo(store, await store.position(), 4);
+      const seen = take(store, await store.position(), 4);
       expect((await store.insert("a", "key")).id).toBe(1n);
       expect((await store.insert("a", "key")).id).toBe(1n);
       await store.insert("b");
@@ -803,6 +783,8 @@ async function exportedText(url: string, keys: "include" | "omit") {
   return { summary: await exportTodos(url, write, { ...TRANSFER, keys }), text };
 }
 
+const databaseOf = (url: string): string => new URL(url).pathname.slice(1);
+
 const keyOf = (id: string, more: Partial<StoredKey> = {}): StoredKey => ({
   ...{ id, name: "ci", tokenHash: hashToken(id), scope: "write", createdAt: 0 },
   ...more,
@@ -838,26 +820,8 @@ async function todoIn(store: TodoStore, id: TodoId): Promise<Todo | undefined> {
   return json === undefined ? undefined : decode(json);
 }
 
-interface Change {
-  readonly n: number;
-  readonly type: "created" | "updated" | "deleted";
-  readonly id: TodoId;
-  readonly todo: Todo | undefined;
-}
-
-async function eventsUpTo(store: TodoStore, after: Position, last: number): Promise<Change[]> {
-  const controller = new AbortController();
-  const seen: Change[] = [];
-  for await (const event of store.events(after, controller.signal)) {
-    const todo = event.type === "deleted" ? undefined : decode(event.json);
-    seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
-    if (event.position.sequence === last) controller.abort();
-  }
-  return seen;
-}
-
 /** Returns the to-dos that result from changes to an empty store. */
-function after(changes: readonly Change[]): Todo[] {
+function after(changes: Awaited<ReturnType<typeof take>>): Todo[] {
   const all = new Map<TodoId, Todo>();
   for (const { id, todo } of changes) {
     if (todo === undefined) all.delete(id);

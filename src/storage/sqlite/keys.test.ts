@@ -24,7 +24,6 @@ import {
 } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { WorkerThread } from "../../worker-thread.ts";
-import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { lockOrRefuse } from "./maintenance/access.ts";
@@ -104,37 +103,6 @@ function turns<T>(one: T, other: T): () => T {
   return () => (count++ % 2 === 0 ? one : other);
 }
 
-test("keys persist across a restart", async () => {
-  const path = newPath();
-  const first = await openSqlite(path);
-  const [ci, backup] = [await made(first.keys, "ci", HOUR), await made(first.keys, "backup")];
-  const rotated = await rotateKey(first.keys, ci.key.id, 1000, NOW);
-  const before = await first.keys.list();
-  await first.close();
-
-  const second = await openSqlite(path);
-  expect(await second.keys.list()).toEqual(before);
-  expect(await namesAt(NOW + 999, ci.token, second)).toEqual(["ci"]);
-  expect(await namesAt(NOW + 1000, ci.token, second)).toEqual([undefined]);
-  expect(await namesAt(NOW + 1000, rotated?.token ?? "", second)).toEqual(["ci"]);
-  expect(await namesAt(NOW, backup.token, second)).toEqual(["backup"]);
-  await second.close();
-});
-
-test("the last use is listed immediately and stored when the store closes", async () => {
-  const path = newPath();
-  const first = await openSqlite(path);
-  const { token } = await made(first.keys, "ci");
-  for (const usedAt of [NOW + 1, NOW + 7]) expect(await namesAt(usedAt, token, first)).toEqual(["ci"]);
-  const lastUses = async ({ keys }: Pick<Store, "keys">) =>
-    (await keys.list()).map(({ lastUsedAt }) => lastUsedAt);
-  expect(await lastUses(first)).toEqual([NOW + 7]);
-  await first.close();
-  const beside = openSqliteKeys(path, { createIfMissing: false, onWarning: failOnWarning });
-  expect(await lastUses(beside)).toEqual([NOW + 7]);
-  await beside.close();
-});
-
 test("the use of a deleted key makes the writer thread read nothing", async () => {
   const path = newPath();
   const store = await openSqlite(path);
@@ -151,26 +119,6 @@ test("the use of a deleted key makes the writer thread read nothing", async () =
   const change = { type: "recordUses", uses: new Map([["deleted", NOW]]) } as const;
   expect(await writer.request({ type: "changeKeys", change })).toBe(false);
   await writer.close(true);
-});
-
-test("changes to keys on one connection are immediately visible on the other", async () => {
-  await using twice = await openTwice(newPath());
-  for (const [one, other] of [
-    [twice.served, twice.beside],
-    [twice.beside, twice.served],
-  ] as const) {
-    const { key, token } = await made(one.keys, "ci");
-    expect(await namesAt(NOW, token, other, one)).toEqual(["ci", "ci"]);
-    expect(await createKey(other.keys, "ci", undefined, NOW)).toBeUndefined();
-    const successor = await rotateKey(other.keys, key.id, 0, NOW);
-    expect(await namesAt(NOW, token, one, other)).toEqual([undefined, undefined]);
-    expect(await namesAt(NOW, successor?.token ?? "", one, other)).toEqual(["ci", "ci"]);
-    const idsIn = async ({ keys }: typeof one) => (await keys.list()).map(({ id }) => id);
-    expect(await idsIn(other)).toEqual(await idsIn(one));
-    for (const { id } of await one.keys.list()) expect(await one.keys.delete(id)).toBe(true);
-    expect(await namesAt(NOW, successor?.token ?? "", other, one)).toEqual([undefined, undefined]);
-    expect(await other.keys.list()).toEqual([]);
-  }
 });
 
 test("a command that changes keys does not wait for a server that starts, which uses the change", async () => {
@@ -326,17 +274,6 @@ test("files contain the hash of a token but not the token", async () => {
   expect(check()).toContain(`${basename(path)}-wal`);
   await served.close();
   expect(check()).not.toContain(`${basename(path)}-wal`);
-});
-
-test("a deleted key stays deleted after a restart", async () => {
-  const path = newPath();
-  const served = await openSqlite(path);
-  const { key, token } = await made(served.keys, "ci");
-  await served.keys.delete(key.id);
-  await served.close();
-  const again = await openSqlite(path);
-  expect(await namesAt(NOW, token, again)).toEqual([undefined]);
-  await again.close();
 });
 
 test("openSqliteKeys creates a file only if `createIfMissing` is true", async () => {

@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
-import { decode, read, storeContract, take } from "../../../test/store-contract.ts";
+import { persistenceContract, read, storeContract, take } from "../../../test/store-contract.ts";
 import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { ServiceError } from "../../error.ts";
@@ -27,39 +27,9 @@ const folder = temporaryFolder();
 const newPath = storePathsIn(folder);
 
 storeContract("sqlite", async (options) => openSqlite(newPath(), options));
-
-test("openSqlite continues from the state of an existing file", async () => {
+persistenceContract("sqlite", async () => {
   const path = newPath();
-  const first = await openSqlite(path);
-  for (const title of ["a", "b", "c", "\u0000\u2028😀"]) await first.insert(title);
-  await first.setDone(2n, true);
-  await first.delete(4n);
-  const position = await first.position();
-  const before = await read(await first.list({}));
-  await first.close();
-
-  const second = await openSqlite(path, { onWarning: expect.unreachable });
-  expect(await second.position()).toEqual(position);
-  expect(await read(await second.list({}))).toEqual(before);
-  expect((await second.insert("e")).id).toBe(5n);
-  const controller = new AbortController();
-  const seen: string[] = [];
-  for await (const event of second.events({ ...position, sequence: 0 }, controller.signal)) {
-    seen.push(
-      `${event.position.sequence} ${event.type} ${event.type === "deleted" ? "" : decode(event.json).title}`,
-    );
-    if (event.position.sequence === 7) controller.abort();
-  }
-  expect(seen).toEqual([
-    "1 created a",
-    "2 created b",
-    "3 created c",
-    "4 created \u0000\u2028😀",
-    "5 updated b",
-    "6 deleted ",
-    "7 created e",
-  ]);
-  await second.close();
+  return () => openSqlite(path, { onWarning: expect.unreachable });
 });
 
 test("positions stay valid after restarts, and the next change begins a new epoch", async () => {
