@@ -68,3 +68,25 @@ test("a write that does not fit its batch fails 15 seconds after it was added", 
   await queue.whenIdle();
   expect(batches).toEqual([["first"]]);
 });
+
+test("writes of consecutive turns of the event loop share a batch, up to eight turns", async () => {
+  const batches: number[][] = [];
+  const queue = new WriteQueue(
+    () => [] as number[],
+    async (batch) => {
+      batches.push(batch);
+    },
+  );
+  const writes: Promise<void>[] = [];
+  for (let turn = 1; batches.length < 2; turn++) {
+    writes.push(
+      queue.add((batch) => {
+        batch.push(turn);
+        return () => {};
+      }),
+    );
+    await new Promise(setImmediate);
+  }
+  await Promise.all(writes);
+  expect(batches[0]).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+});

@@ -5,6 +5,9 @@ import { storeUnavailable } from "./store.ts";
 /** A write fails after this time. It may still be stored. */
 const ANSWER_SECONDS = 15;
 
+/** A batch waits for more writes for at most this number of turns of the event loop. */
+const MAX_TURNS = 8;
+
 const tooLate = (): ServiceError =>
   storeUnavailable(new Error(`the write took longer than ${ANSWER_SECONDS} seconds`));
 
@@ -101,13 +104,20 @@ export class WriteQueue<Batch> {
   async #run(): Promise<void> {
     const clock = setInterval(() => this.#countSecond(), 1000).unref();
     while (this.#waiting.length > 0) {
-      // The first turn reads requests that arrived meanwhile, the second those caused by the last responses.
-      await new Promise(setImmediate);
-      await new Promise(setImmediate);
+      await this.#collect();
       await this.#writeBatch();
     }
     clearInterval(clock);
     this.#running = undefined;
+  }
+
+  /** Waits while turns of the event loop bring more writes, because a commit costs as much for many writes as for a few. */
+  async #collect(): Promise<void> {
+    await new Promise(setImmediate);
+    for (let turn = 1, found = 0; turn < MAX_TURNS && this.#waiting.length > found; turn++) {
+      found = this.#waiting.length;
+      await new Promise(setImmediate);
+    }
   }
 
   async #writeBatch(): Promise<void> {
