@@ -23,26 +23,6 @@ import { slugOf } from "./slug.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
 
-/** What the value of a flag is, by its placeholder. */
-const UNITS: Readonly<Record<string, string>> = {
-  "": "on or off",
-  addresses: "IP addresses and CIDR blocks",
-  duration: "duration",
-  faults: "latency=DURATION and errors=PERCENT",
-  file: "path of a file",
-  folder: "path of a folder",
-  host: "host name or IP address",
-  level: "level",
-  n: "count",
-  name: "text",
-  names: "host names, each with its port if it has one",
-  origins: "origins",
-  port: "port number",
-  seconds: "seconds",
-  text: "text",
-  url: "URL",
-};
-
 const read = (path: string): string => readFileSync(ROOT + path, "utf8");
 
 /** Returns the texts of the files by path. */
@@ -159,8 +139,7 @@ function configurationPage(): string {
   );
   return `# Configuration
 
-This page lists every setting of \`todo serve\` and of the commands that talk to a running service: its flag, its
-environment variable, its default and its unit.
+This page lists every setting of \`todo serve\` and of the commands that talk to a running service.
 
 ${MARK}
 
@@ -189,23 +168,14 @@ ${settingTable(Object.values(CLIENT_SETTINGS))}
 
 function settingTable(settings: readonly Setting[]): string {
   return table(
-    ["Flag", "Variable", "Default", "Unit", "Meaning"],
+    ["Flag", "Variable", "Default", "Meaning"],
     settings.map((setting) => [
       setting.flag === undefined ? "none" : code(setting.flag),
       getVariables(setting).map(code).join(", ") || "none",
       defaultText(setting.default),
-      unitOf(setting.flag),
       sentence(setting.description),
     ]),
   );
-}
-
-function unitOf(flag: string | undefined): string {
-  if (flag === undefined) return "text";
-  const placeholder = /<(.+)>/.exec(flag)?.[1] ?? "";
-  const unit = UNITS[placeholder];
-  if (unit === undefined) throw new Error(`docs/build.ts has no unit for <${placeholder}> of ${flag}`);
-  return unit;
 }
 
 function commandLinePage(): string {
