@@ -19,23 +19,17 @@ function serve(options: Partial<ServiceOptions> = {}) {
   return { ...service, ...listener, port, [Symbol.asyncDispose]: () => listener.abort() };
 }
 
-describe("GET /", () => {
-  test("lists the endpoints", async () => {
-    await using service = startService();
-    const response = await service.send("GET", "/");
-    const text = await response.text();
-    for (const path of ["/api/todos", "/api/events", "/api/whoami", "/admin/", "/api/openapi.json"]) {
-      expect(text).toContain(path);
-    }
-  });
+test("GET / lists the endpoints", async () => {
+  await using service = startService();
+  const text = await (await service.send("GET", "/")).text();
+  for (const path of ["/api/todos", "/api/events", "/api/whoami", "/admin/", "/api/openapi.json"])
+    expect(text).toContain(path);
 });
 
-describe("GET /api/openapi.json", () => {
-  test("returns the OpenAPI document", async () => {
-    await using service = startService();
-    const response = await service.send("GET", "/api/openapi.json");
-    expect(JSON.parse(await response.text())).toEqual(openapi);
-  });
+test("GET /api/openapi.json returns the OpenAPI document", async () => {
+  await using service = startService();
+  const response = await service.send("GET", "/api/openapi.json");
+  expect(JSON.parse(await response.text())).toEqual(openapi);
 });
 
 describe("every open route", () => {
@@ -60,46 +54,36 @@ describe("every open route", () => {
     expect([head.status, headersOf(head)]).toEqual([get.status, headersOf(get)]);
   });
 
-  test.each(routes)("%s responds to OPTIONS with its methods", async (path, allow) => {
-    await using service = startService();
-    const response = await service.send("OPTIONS", path);
-    expect([response.status, response.headers.get("allow")]).toEqual([204, allow.join(", ")]);
-  });
-
-  test.each(routes)("%s rejects other methods and lists the allowed methods", async (path, allow) => {
-    await using service = startService();
-    await service.sendJson("POST", "/api/todos", { title: "x" });
-    for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "SEARCH"]) {
-      if (allow.includes(method)) continue;
-      const response = await service.send(method, path);
-      expect([method, response.headers.get("allow")]).toEqual([method, allow.join(", ")]);
-      expect(await statusAndCode(response)).toEqual([405, "method_not_allowed"]);
-    }
-    expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
-  });
+  test.each(routes)(
+    "%s rejects other methods, and lists the allowed methods also for OPTIONS",
+    async (path, allow) => {
+      await using service = startService();
+      await service.sendJson("POST", "/api/todos", { title: "x" });
+      for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "SEARCH"]) {
+        if (allow.includes(method)) continue;
+        const response = await service.send(method, path);
+        expect([method, response.headers.get("allow")]).toEqual([method, allow.join(", ")]);
+        expect(await statusAndCode(response)).toEqual([405, "method_not_allowed"]);
+      }
+      const options = await service.send("OPTIONS", path);
+      expect([options.status, options.headers.get("allow")]).toEqual([204, allow.join(", ")]);
+      expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
+    },
+  );
 });
 
 describe("an unknown path", () => {
-  test.each([
-    "/x",
-    "/api",
-    "/api/todos/",
-    "/api/todos/1/",
-    "/api/todos//",
-    "/api/Todos",
-    "/api/events/",
-    "/livez/",
-    "/%",
-    "/%61pi/todos",
-    "/__proto__",
-  ])("such as %s gets a 404 for every method", async (path) => {
-    await using service = startService();
-    for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
-      const response = await service.send(method, path);
-      expect([method, ...(await statusAndCode(response))]).toEqual([method, 404, "route_not_found"]);
-    }
-    expect((await service.send("HEAD", path)).status).toBe(404);
-  });
+  test.each(["/x", "/api", "/api/todos/", "/api/todos/1/", "/api/Todos", "/%", "/%61pi/todos", "/__proto__"])(
+    "such as %s gets a 404 for every method",
+    async (path) => {
+      await using service = startService();
+      for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+        const response = await service.send(method, path);
+        expect([method, ...(await statusAndCode(response))]).toEqual([method, 404, "route_not_found"]);
+      }
+      expect((await service.send("HEAD", path)).status).toBe(404);
+    },
+  );
 });
 
 describe("the health of the service", () => {
@@ -148,15 +132,10 @@ describe("a listener that shuts down", () => {
   const LIVEZ = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const LAST = /^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im;
 
-  test("responds on new connections with Connection: close while it drains", async () => {
+  test("responds on new connections while it drains", async () => {
     await using service = serve();
     const stopped = service.stop();
-    const [live, ready] = await Promise.all([
-      sendRaw(service.port, LIVEZ, 4000),
-      sendRaw(service.port, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 4000),
-    ]);
-    expect(live.text).toMatch(LAST);
-    expect(ready.text).toMatch(/^HTTP\/1\.1 503 [\s\S]*^connection: close\r$[\s\S]*"code":"stopping"/im);
+    expect((await sendRaw(service.port, LIVEZ, 4000)).text).toMatch(LAST);
     expect(await stopped).toBe(0);
   });
 
@@ -220,17 +199,12 @@ describe("the access log", () => {
   };
   const requests: [method: string, path: string, logged: string, status: number, body?: string][] = [
     ["GET", "/?s3cret", "/", 200],
-    ["GET", "/livez", "/livez", 200],
     ["HEAD", "/api/todos?access_token=s3cret", "/api/todos", 200],
     ["POST", "/api/todos", "/api/todos", 201, '{"title":"s3cret-title"}'],
-    ["POST", "/api/todos", "/api/todos", 422, '{"title":"s3cret-title","title":1}'],
     ["POST", "/api/todos", "/api/todos", 400, "s3cret"],
     ["GET", "/api/todos/1?s3cret", "/api/todos/1", 200],
     ["GET", "/api/todos/s3cret", "/api/todos/:id", 400],
-    ["PUT", "/api/todos/1", "/api/todos/1", 405],
     ["DELETE", "/api/todos/1", "/api/todos/1", 204],
-    ["OPTIONS", "/api/todos", "/api/todos", 204],
-    ["GET", "/api/whoami", "/api/whoami", 401],
     ["GET", "/api/whoami/s3cret", "/api/whoami/*", 401],
     ["GET", "/admin/", "/admin/", 401],
     ["GET", "/s3cret/path", "/*", 404],

