@@ -103,17 +103,11 @@ const outcomeOf = (call: Promise<unknown>): Promise<unknown> => call.catch((erro
 describe("the client", () => {
   test.each<[what: string, answer: () => Response, outcome: string, tries: number]>([
     ["503", () => problem(503, "store_unavailable"), "store_unavailable", 2],
-    ["429", () => problem(429, "too_many_failures"), "too_many_failures", 2],
     ["502 of a proxy", () => new Response("<h1>Bad Gateway", { status: 502 }), "unexpected_answer", 2],
     ["an incomplete response", () => new Response(TODO.slice(0, 20)), "unexpected_answer", 2],
     ["an unexpected response body", () => Response.json({ id: "1" }), "unexpected_answer", 2],
-    ["null", () => Response.json(null), "unexpected_answer", 2],
-    ["another 409", () => problem(409, "key_exists"), "key_exists", 1],
-    ["422", () => problem(422, "validation_failed"), "validation_failed", 1],
-    ["404", () => problem(404, "route_not_found"), "route_not_found", 1],
     ["an unknown error code", () => problem(418, "teapot"), "teapot", 1],
     ["500", () => problem(500, "internal_error"), "internal_error", 1],
-    ["507", () => problem(507, "store_full"), "store_full", 1],
     ["a long Retry-After", () => problem(503, "stopping", { "Retry-After": "60" }), "stopping", 1],
   ])("retries a request only if that may help: %s", async (_what, answer, outcome, tries) => {
     const { api, sent } = answered([answer], 1);
@@ -183,12 +177,6 @@ describe("the client", () => {
       "?limit=2&done=false&after=0",
       "?limit=2&done=false&after=2",
     ]);
-  });
-
-  test("iteration requests no further page after a break", async () => {
-    const { api, sent } = answered([page([1, 2], 2), page([3])]);
-    for await (const { id } of api.todos()) if (id === "2") break;
-    expect(sent.map(({ url }) => new URL(url).search)).toEqual(["?limit=1000"]);
   });
 
   test("iteration rejects when a page fails, and sends the headers of the call with each page", async () => {
@@ -299,7 +287,7 @@ describe("the client", () => {
     return events;
   }
 
-  test.each([1, 2, 7, 1000])("reads events in pieces of %i bytes", async (size) => {
+  test.each([1, 1000])("reads events in pieces of %i bytes", async (size) => {
     const lines = [
       ...[": comment", ""],
       ...["id: e-1", "event: position", "data: {}", ""],
@@ -321,19 +309,6 @@ describe("the client", () => {
         { type: "resync", position: "f-2" },
       ]);
     }
-  });
-
-  test("reports a resync to an earlier position", async () => {
-    const lines = [
-      ...["id: e-7", "event: position", "data: {}", ""],
-      ...["id: e-1", "event: resync", "data: {}", ""],
-      ...["id: e-2", "event: deleted", 'data: {"id":1}', "", ""],
-    ];
-    expect(await eventsOf(lines.join("\n"), 1000)).toEqual([
-      { type: "connected", position: "e-7" },
-      { type: "resync", position: "e-1" },
-      { type: "deleted", position: "e-2", id: "1" },
-    ]);
   });
 
   test("reports each disconnection and each reconnection once", async () => {

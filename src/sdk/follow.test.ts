@@ -1,12 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import fc from "fast-check";
-import type { Fault } from "../../test/faults.ts";
-import { startFaultyProxy } from "../../test/faulty-proxy.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import { until } from "../../test/until.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { compareIds, type LiveList, TodoApi } from "./client.ts";
+import { type LiveList, TodoApi } from "./client.ts";
 
 const LONGER_THAN_A_FRAME_MS = 20;
 
@@ -157,7 +154,6 @@ describe("follow", () => {
 
 test("follow passes no state after the last one, although a change waited for its frame", async () => {
   const api = new TodoApi({
-    baseUrl: "http://todo.example",
     fetch: async (url) =>
       url.includes("/events")
         ? new Response(null, { status: 403 })
@@ -296,72 +292,4 @@ test("follow passes no state twice, and keeps the objects of equal to-dos", asyn
   const ticked = states.flatMap(({ todos }) => todos.filter(({ done }) => done));
   expect(new Set(ticked).size).toBe(1);
   stop();
-});
-
-/** What happens to the list and to the connection of its follower. */
-type Step =
-  | { readonly what: "create" | "cut" | "restart" | "wait" }
-  | { readonly what: "toggle" | "delete"; readonly at: number }
-  /** The next request of the follower gets this fault. */
-  | { readonly what: Fault };
-
-const at = fc.nat({ max: 20 });
-const step: fc.Arbitrary<Step> = fc.oneof(
-  { weight: 6, arbitrary: fc.constant({ what: "create" } as const) },
-  { weight: 3, arbitrary: fc.record({ what: fc.constantFrom("toggle", "delete"), at }) },
-  { weight: 4, arbitrary: fc.record({ what: fc.constantFrom("cut", "restart", "wait", "wait") }) },
-  { weight: 2, arbitrary: fc.record({ what: fc.constantFrom("refuse", "lose", "echo", "throttle") }) },
-);
-
-/** A service behind a proxy. It remembers two events only, so that a follower that reconnects must get the list again. */
-async function startBehindProxy(faults: Fault[]) {
-  await using stack = new AsyncDisposableStack();
-  const service = stack.use(startService({ store: openMemory({ maxEvents: 2 }) }));
-  const proxy = stack.use(await startFaultyProxy(service.port, () => faults.shift() ?? "pass"));
-  const rest = stack.move();
-  const api = new TodoApi({ baseUrl: service.url });
-  return { api, proxy, [Symbol.asyncDispose]: () => rest.disposeAsync() };
-}
-
-test("follow shows the service's list after lost connections, restarts and missed changes", async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 12 }), async (steps) => {
-      const faults: Fault[] = [];
-      let current = await startBehindProxy(faults);
-      const states: LiveList[] = [];
-      const base = "http://todo.example";
-      const follower = new TodoApi({
-        baseUrl: base,
-        fetch: (url, init) => fetch(url.replace(base, current.proxy.url), init),
-      });
-      const isCurrent = async (): Promise<boolean> =>
-        states.at(-1)?.position === (await current.api.list()).position;
-      const stop = follower.follow().subscribe((state) => states.push(state));
-      try {
-        for (const [index, { what, ...rest }] of steps.entries()) {
-          const { todos } = await current.api.list();
-          const chosen = "at" in rest ? todos[rest.at % todos.length] : undefined;
-          if (what === "create") await current.api.create(`${index}`);
-          else if (what === "toggle") await (chosen && current.api.setDone(chosen.id, !chosen.done));
-          else if (what === "delete") await (chosen && current.api.delete(chosen.id));
-          else if (what === "wait") await until(isCurrent, "the follower has all changes");
-          else if (what === "cut") current.proxy.cut();
-          else if (what === "restart") {
-            const old = current;
-            current = await startBehindProxy(faults);
-            await old[Symbol.asyncDispose]();
-          } else faults.push(what);
-        }
-        faults.length = 0;
-        await until(isCurrent, "the follower has all changes");
-        expect(states.at(-1)?.todos).toEqual((await current.api.list()).todos);
-        for (const { todos } of states)
-          expect(todos.map(({ id }) => id)).toEqual([...new Set(todos.map(({ id }) => id))].sort(compareIds));
-      } finally {
-        stop();
-        await current[Symbol.asyncDispose]();
-      }
-    }),
-    { numRuns: 10 },
-  );
 });
