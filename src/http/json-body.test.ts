@@ -43,7 +43,7 @@ describe("the Content-Type of a body", () => {
 
   test.each([
     "text/plain",
-    "application/json+xml",
+    "application/a+json+xml",
     "text/json",
     "application/ json",
     "application/json, application/json",

@@ -51,19 +51,11 @@ describe("without trusted proxies, a request", () => {
     ["another machine", "198.51.100.7", {}, false],
     ["a closed connection", undefined, {}, false],
     ["another machine that sends X-Forwarded-Proto: https", "198.51.100.7", HTTPS, false],
-    ["a proxy on this machine", "127.0.0.1", { "X-Forwarded-For": "198.51.100.7" }, false],
-    ["a proxy on this machine that sends X-Forwarded-Proto: https", "127.0.0.1", HTTPS, false],
-    [
-      "a proxy on this machine that sends Forwarded",
-      "127.0.0.1",
-      { Forwarded: "for=127.0.0.1;proto=https" },
-      false,
-    ],
-    ["a proxy on this machine that sends only Via", "::1", { Via: "1.1 proxy" }, false],
-    ["a proxy on this machine that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
-    ["a proxy on this machine that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
-    ["a proxy on this machine that sends a port", "127.0.0.1", { "X-FORWARDED-PORT": "443" }, false],
-    ["a proxy on this machine that sends a host", "127.0.0.1", { "X-Forwarded-Host": "localhost" }, false],
+    ["a proxy that sends X-Forwarded-For", "127.0.0.1", { "X-Forwarded-For": "198.51.100.7" }, false],
+    ["a proxy that sends Forwarded", "127.0.0.1", { Forwarded: "for=127.0.0.1;proto=https" }, false],
+    ["a proxy that sends only Via", "::1", { Via: "1.1 proxy" }, false],
+    ["a proxy that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
+    ["a proxy that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
   ])(
     "from %s is secure only on loopback and without forwarding headers",
     (_what, address, sent, isSecure) => {
@@ -108,27 +100,13 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["an IPv6 address", { "X-Forwarded-For": "2001:db9::5" }, "2001:db9::5", false],
     ["an IPv6 address with a port", { "X-Forwarded-For": "[2001:db9::5]:4711" }, "2001:db9::5", false],
     ["a forged entry before the client", { "X-Forwarded-For": "1.1.1.1, 203.0.113.5" }, "203.0.113.5", false],
-    ["a forged loopback address", { "X-Forwarded-For": "127.0.0.1, 203.0.113.5" }, "203.0.113.5", false],
-    [
-      "a chain with a forged entry",
-      { "X-Forwarded-For": "1.1.1.1, 203.0.113.5, 10.0.0.2" },
-      "203.0.113.5",
-      false,
-    ],
+    ["a chain of proxies", { "X-Forwarded-For": "1.1.1.1, 203.0.113.5, 10.0.0.2" }, "203.0.113.5", false],
     ["a chain in IPv6 notation", { "X-Forwarded-For": "203.0.113.5, ::ffff:10.0.0.2" }, "203.0.113.5", false],
     ["only proxies", { "X-Forwarded-For": "10.0.0.2, 10.0.0.3" }, "10.0.0.2", false],
-    ["an invalid entry before the client", { "X-Forwarded-For": '"><, 203.0.113.5' }, "203.0.113.5", false],
     ["an invalid entry", { "X-Forwarded-For": "me" }, "10.0.0.1", false],
     ["an empty last entry", { "X-Forwarded-For": "203.0.113.5," }, "10.0.0.1", false],
-    ["leading zeros", { "X-Forwarded-For": "010.1.2.3" }, "10.0.0.1", false],
     ["text before an IPv6 address", { "X-Forwarded-For": "me[2001:db9::5]" }, "10.0.0.1", false],
     ["an address block", { "X-Forwarded-For": "203.0.113.5/32" }, "10.0.0.1", false],
-    [
-      "a thousand proxies",
-      { "X-Forwarded-For": `203.0.113.5${", 10.0.0.2".repeat(1000)}` },
-      "203.0.113.5",
-      false,
-    ],
     // X-Forwarded-Proto
     ["https", HTTPS, "10.0.0.1", true],
     ["HTTPS", { "X-Forwarded-Proto": " HTTPS " }, "10.0.0.1", true],
@@ -137,12 +115,6 @@ describe("the forwarding headers of a trusted proxy", () => {
     ["https and http in separate lines", { "X-Forwarded-Proto": ["https", "http"] }, "10.0.0.1", false],
     ["http, then https", { "X-Forwarded-Proto": "http, https" }, "10.0.0.1", false],
     ["a protocol that starts with https", { "X-Forwarded-Proto": "https1" }, "10.0.0.1", false],
-    [
-      "other headers about the protocol",
-      { "X-Forwarded-Ssl": "on", "X-Forwarded-Port": "443" },
-      "10.0.0.1",
-      false,
-    ],
   ])("determine the client and whether it is secure: %s", (_what, sent, address, isSecure) => {
     expect(remote("10.0.0.1", sent)).toEqual({ address, isSecure });
   });
@@ -200,26 +172,14 @@ test.each<
   expect(read(address, sent).forwarding).toBe(forwarding);
 });
 
-test.each(["10.0.0.1", "10.0.0.0/8", "0.0.0.0/0", "::1", "2001:db8::/32", "::ffff:10.0.0.0/104", "::/0"])(
-  "validateBlock accepts %s",
-  (text) => {
+test("validateBlock accepts addresses and blocks", () => {
+  for (const text of ["10.0.0.1", "0.0.0.0/0", "::1", "2001:db8::/32", "::ffff:10.0.0.0/104", "10.0.0.0/32"])
     expect(validateBlock(text)).toBe(text);
-  },
-);
+});
 
 test.each([
-  "",
-  "loopback",
-  "proxy.example.com",
-  "10.0.0.0/33",
-  "10.0.0.0/-1",
-  "10.0.0.0/",
-  "10.0.0.0/8/8",
-  "10.0.0",
-  "::/129",
-  "[::1]",
-  "10.0.0.1:80",
-  " 10.0.0.1",
+  ...["", "proxy.example.com", "10.0.0", "[::1]", "10.0.0.1:80", " 10.0.0.1"],
+  ...["10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "10.0.0.0/8/8", "::/129"],
 ])("validateBlock rejects %j", (text) => {
   expect(() => validateBlock(text)).toThrow(
     /^".*" (?:is not an IP address or a CIDR block|has a prefix that is longer)/,
