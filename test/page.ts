@@ -1,11 +1,13 @@
+import { afterAll, afterEach, beforeAll, expect } from "bun:test";
 import axe from "axe-core";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { launchBrowser } from "./chromium.ts";
 
 /** A page in a window with its own profile. */
 export interface Window extends AsyncDisposable {
   readonly page: Page;
-  /** Errors of the page: on the console, exceptions, and violations of its content security policy. */
-  readonly faults: readonly string[];
+  /** Errors of the page: on the console, exceptions, and violations of its content security policy. A test removes those that it expects. */
+  readonly faults: string[];
   /** The hosts to which the page has sent requests. */
   readonly hosts: ReadonlySet<string>;
 }
@@ -60,6 +62,39 @@ export async function openWindow(
   page.on("request", (request) => hosts.add(new URL(request.url()).host));
   await page.goto(url);
   return { page, faults, hosts, [Symbol.asyncDispose]: () => context.close() };
+}
+
+/**
+ * Starts Chromium for the tests of a suite. After each test, closes the windows that it opened and what it used, and expects that
+ * the pages had no faults.
+ */
+export function useChromium(defaults: BrowserContextOptions = {}, settings = SHOW_ALL) {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  let used = new AsyncDisposableStack();
+  let windows: Window[] = [];
+  afterEach(async () => {
+    const faults = windows.flatMap((window) => window.faults);
+    windows = [];
+    await used.disposeAsync();
+    used = new AsyncDisposableStack();
+    expect(faults).toEqual([]);
+  });
+
+  return {
+    /** Closes something after the test, such as a service. */
+    use: <T extends AsyncDisposable>(resource: T): T => used.use(resource),
+    /** Opens a page in a window with its own profile. */
+    open: async (url: string, options: BrowserContextOptions = {}): Promise<Window> => {
+      const window = used.use(await openWindow(browser, url, { ...defaults, ...options }, settings));
+      windows.push(window);
+      return window;
+    },
+  };
 }
 
 /** Signs in at an open page of a private service, as its form does, and loads the list. */

@@ -1,9 +1,10 @@
 import { expect } from "bun:test";
-import type { Page } from "playwright-core";
+import type { BrowserContextOptions, Page } from "playwright-core";
 import { listen } from "../src/http/listener/listen.ts";
 import { createService } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
 import type { TodoStore } from "../src/todo.ts";
+import { useChromium } from "./page.ts";
 import { until } from "./until.ts";
 
 /** Longer than a busy machine needs. */
@@ -27,6 +28,24 @@ export async function createStore(titles: readonly string[], options: MemoryOpti
   const store = openMemory(options);
   for (const title of titles) await store.insert(title);
   return store;
+}
+
+/** Starts Chromium for the tests of a suite that open the list. */
+export function useTodosPage(...settings: Parameters<typeof useChromium>) {
+  const chromium = useChromium(...settings);
+  /** Serves a store, or a new one with these titles, and opens its list. Returns when the list is shown. */
+  const openList = async (
+    list: TodoStore | readonly string[],
+    path = "",
+    options: BrowserContextOptions = {},
+  ) => {
+    const store = "insert" in list ? list : await createStore(list);
+    const service = chromium.use(start(store));
+    const window = await chromium.open(`${service.url}/${path}`, options);
+    await window.page.locator('#todos[aria-busy="false"]').waitFor({ state: "attached" });
+    return { ...window, store, service };
+  };
+  return { ...chromium, openList };
 }
 
 /** Returns the titles on the page in order, with those of done to-dos in parentheses. */
@@ -65,8 +84,28 @@ export async function expectTitles(page: Page, titles: readonly string[]): Promi
   }
 }
 
+/** Types a title into the field of the new to-do, and sends it. */
+export async function add(page: Page, title: string): Promise<void> {
+  await page.getByLabel("New to-do").fill(title);
+  await page.keyboard.press("Enter");
+}
+
+export const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+
+/** Returns the titles “to-do 1”, “to-do 2” and so on. */
+export const numbered = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
+
+interface StoredTodo {
+  readonly id: number;
+  readonly title: string;
+  readonly done: boolean;
+}
+
 /** Returns the to-dos in a store. */
-export const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
+export const storedTodos = async (store: TodoStore): Promise<StoredTodo[]> => {
   const { json } = await store.list({});
   const isOnePiece = json instanceof Uint8Array || json instanceof Blob;
   return JSON.parse(
@@ -74,9 +113,13 @@ export const storedTodos = async (store: TodoStore): Promise<unknown[]> => {
   );
 };
 
-/** Waits until the store has exactly these to-dos. */
-export const untilStored = (store: TodoStore, todos: readonly unknown[]): Promise<void> =>
-  until(async () => Bun.deepEquals(await storedTodos(store), todos), `${JSON.stringify(todos)} are stored`);
+/** Returns the to-dos in a store, such as “1 milk”, with the titles of done ones in parentheses. */
+export const storedTitles = async (store: TodoStore): Promise<string[]> =>
+  (await storedTodos(store)).map(({ id, title, done }) => `${id} ${done ? `(${title})` : title}`);
+
+/** Waits until the store has exactly these to-dos, such as “1 milk” and “2 (bread)”. */
+export const untilStored = (store: TodoStore, todos: readonly string[]): Promise<void> =>
+  until(async () => Bun.deepEquals(await storedTitles(store), todos), `${todos.join(", ")} are stored`);
 
 /** Returns the accessible name or the id of the focused element. */
 export const focusedName = (page: Page): Promise<string> =>

@@ -1,16 +1,24 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Page } from "playwright-core";
 import { listen } from "../src/http/listener/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { whyNoBrowser } from "../test/chromium.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { freePort } from "../test/free-port.ts";
-import { accessibilityViolations, openWindow, type Window } from "../test/page.ts";
+import { accessibilityViolations, useChromium, type Window } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { chooseAction, createStore, dismiss, expectTitles, untilStored } from "../test/todos-page.ts";
+import {
+  add,
+  chooseAction,
+  createStore,
+  dismiss,
+  expectTitles,
+  numbered,
+  untilStored,
+} from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
-const TIMEOUT_MS = 180_000;
+setDefaultTimeout(180_000);
 
 /** Starts a service on a port, so that another one can replace it at the same address. */
 function startOn(port: number, options: ServiceOptions) {
@@ -65,14 +73,7 @@ const untilForgotten = (page: Page): Promise<void> =>
   }, "the browser keeps no list");
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
-
-  const open = (url: string, options: BrowserContextOptions = {}) =>
-    openWindow(browser, url, { serviceWorkers: "allow", locale: "en-GB", ...options });
+  const { open, use } = useChromium({ serviceWorkers: "allow", locale: "en-GB" });
 
   /** Opens the page, and waits until the browser keeps it with these to-dos. */
   async function openKept(url: string, titles: readonly string[]): Promise<Window> {
@@ -81,338 +82,269 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     return window;
   }
 
-  test(
-    "shows the last list until the service is up again, and then sends what the user changed in it",
-    async () => {
-      const port = await freePort();
-      const store = await createStore(["one", "two"]);
-      await store.setDone(2n, true);
-      const service = startOn(port, { store });
-      await using window = await open(`${service.url}/?show=open`);
-      const { page } = window;
-      await expectTitles(page, ["one"]);
-      await store.insert("three");
-      await untilKept(page, ["one", "two", "three"]);
-      await service[Symbol.asyncDispose]();
+  test("shows the last list until the service is up again, and then sends what the user changed in it", async () => {
+    const port = await freePort();
+    const store = await createStore(["one", "two"]);
+    await store.setDone(2n, true);
+    const service = startOn(port, { store });
+    const { page } = await open(`${service.url}/?show=open`);
+    await expectTitles(page, ["one"]);
+    await store.insert("three");
+    await untilKept(page, ["one", "two", "three"]);
+    await service[Symbol.asyncDispose]();
 
-      await page.reload();
-      await expectTitles(page, ["one", "three"]);
-      const notice = page.locator("#notice");
-      // The page adds the date if the list is from before midnight.
-      await notice
-        .getByText(
-          /^Offline, list from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\. Changes made elsewhere will appear later\.$/,
-        )
-        .waitFor();
-      await page.getByRole("link", { name: "All 3" }).click();
-      await expectTitles(page, ["one", "(two)", "three"]);
-      await page.getByRole("checkbox", { name: "one" }).press("Space");
-      await page.getByLabel("New to-do").fill("five");
-      await page.keyboard.press("Enter");
-      await page.getByRole("button", { name: "Delete: three" }).press("Enter");
-      await chooseAction(page, "Clear 2 done");
-      await page.keyboard.press("ControlOrMeta+z");
-      await expectTitles(page, ["(one)", "(two)", "five"]);
-      await notice.getByText("3 changes will be sent later.").waitFor();
-      for (const colorScheme of ["light", "dark"] as const) {
-        await page.emulateMedia({ colorScheme });
-        expect(await accessibilityViolations(page)).toEqual([]);
-      }
+    await page.reload();
+    await expectTitles(page, ["one", "three"]);
+    const notice = page.locator("#notice");
+    // The page adds the date if the list is from before midnight.
+    await notice
+      .getByText(
+        /^Offline, list from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\. Changes made elsewhere will appear later\.$/,
+      )
+      .waitFor();
+    await page.getByRole("link", { name: "All 3" }).click();
+    await expectTitles(page, ["one", "(two)", "three"]);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await add(page, "five");
+    await page.getByRole("button", { name: "Delete: three" }).press("Enter");
+    await chooseAction(page, "Clear 2 done");
+    await page.keyboard.press("ControlOrMeta+z");
+    await expectTitles(page, ["(one)", "(two)", "five"]);
+    await notice.getByText("3 changes will be sent later.").waitFor();
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect(await accessibilityViolations(page)).toEqual([]);
+    }
 
-      await store.insert("four");
-      await using _again = startOn(port, { store });
-      await expectTitles(page, ["(one)", "(two)", "four", "five"]);
-      await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-      await dismiss(page);
-      await untilStored(store, [
-        { id: 1, title: "one", done: true },
-        { id: 2, title: "two", done: true },
-        { id: 4, title: "four", done: false },
-        { id: 5, title: "five", done: false },
-      ]);
-      await untilKept(page, ["one", "two", "four", "five"]);
-      expect(window.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
+    await store.insert("four");
+    use(startOn(port, { store }));
+    await expectTitles(page, ["(one)", "(two)", "four", "five"]);
+    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+    await dismiss(page);
+    await untilStored(store, ["1 (one)", "2 (two)", "4 four", "5 five"]);
+    await untilKept(page, ["one", "two", "four", "five"]);
+  });
 
-  test(
-    "opens at its URL, also after the browser has closed all windows of the page",
-    async () => {
-      const port = await freePort();
-      const service = startOn(port, { store: await createStore(["one"]) });
-      await using window = await open(service.url);
-      await untilKept(window.page, ["one"]);
-      const context = window.page.context();
-      await window.page.close();
-      await service[Symbol.asyncDispose]();
-      const page = await context.newPage();
-      await page.goto(`${service.url}/?q=on`);
+  test("opens at its URL, also after the browser has closed all windows of the page", async () => {
+    const port = await freePort();
+    const service = startOn(port, { store: await createStore(["one"]) });
+    const window = await open(service.url);
+    await untilKept(window.page, ["one"]);
+    const context = window.page.context();
+    await window.page.close();
+    await service[Symbol.asyncDispose]();
+    const page = await context.newPage();
+    await page.goto(`${service.url}/?q=on`);
+    await expectTitles(page, ["one"]);
+    await page.getByText(/^Offline, list from/).waitFor();
+    // Other pages have no copy.
+    const failure = await page.goto(`${service.url}/docs`).catch((error) => error);
+    expect(String(failure)).toContain("ERR_CONNECTION_REFUSED");
+  });
+
+  test("connects immediately when the device is online again", async () => {
+    const store = await createStore(["one"]);
+    const service = use(startOn(await freePort(), { store }));
+    const { page } = await openKept(service.url, ["one"]);
+    const context = page.context();
+    await context.setOffline(true);
+    await page.reload();
+    await page.getByText(/^Offline, list from/).waitFor();
+    await store.insert("two");
+    await context.setOffline(false);
+    await expectTitles(page, ["one", "two"]);
+    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
+  });
+
+  test("is shown if a proxy responds with 502, or if no response arrives", async () => {
+    const port = await freePort();
+    const service = startOn(port, { store: await createStore(["one"]) });
+    const { page } = await openKept(service.url, ["one"]);
+    await service[Symbol.asyncDispose]();
+    const answers = [
+      () => new Response("Bad Gateway", { status: 502 }),
+      () => new Promise<Response>(() => {}),
+    ];
+    for (const fetch of answers) {
+      const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
+      await page.reload({ waitUntil: "commit" });
       await expectTitles(page, ["one"]);
       await page.getByText(/^Offline, list from/).waitFor();
-      // Other pages have no copy.
-      const failure = await page.goto(`${service.url}/docs`).catch((error) => error);
-      expect(String(failure)).toContain("ERR_CONNECTION_REFUSED");
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "connects immediately when the device is online again",
-    async () => {
-      const store = await createStore(["one"]);
-      await using service = startOn(await freePort(), { store });
-      await using window = await openKept(service.url, ["one"]);
-      const { page } = window;
-      const context = page.context();
-      await context.setOffline(true);
-      await page.reload();
-      await page.getByText(/^Offline, list from/).waitFor();
-      await store.insert("two");
-      await context.setOffline(false);
-      await expectTitles(page, ["one", "two"]);
-      await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "is shown if a proxy responds with 502, or if no response arrives",
-    async () => {
-      const port = await freePort();
-      const service = startOn(port, { store: await createStore(["one"]) });
-      await using window = await openKept(service.url, ["one"]);
-      const { page } = window;
-      await service[Symbol.asyncDispose]();
-      const answers = [
-        () => new Response("Bad Gateway", { status: 502 }),
-        () => new Promise<Response>(() => {}),
-      ];
-      for (const fetch of answers) {
-        const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
-        await page.reload({ waitUntil: "commit" });
-        await expectTitles(page, ["one"]);
-        await page.getByText(/^Offline, list from/).waitFor();
-        await proxy.stop(true);
-      }
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "stores the newest 5,000 to-dos of a longer list, and displays that",
-    async () => {
-      const port = await freePort();
-      const titles = Array.from({ length: 5100 }, (_, index) => `to-do ${index + 1}`);
-      const service = startOn(port, { store: await createStore(titles) });
-      await using window = await openKept(service.url, titles.slice(100));
-      const { page } = window;
-      await service[Symbol.asyncDispose]();
-      await page.reload();
-      await page
-        .getByText(/^Offline, the newest 5,000 of 5,100 to-dos from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\./)
-        .waitFor();
-      await page.getByText("to-do 101", { exact: true }).waitFor();
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "is ignored if it cannot be read",
-    async () => {
-      const store = await createStore(["one"]);
-      await using service = startOn(await freePort(), { store });
-      await using window = await openKept(service.url, ["one"]);
-      const { page } = window;
-      for (const entry of ["{", '{"todos":[{}],"total":1,"readAt":"2026-01-01"}']) {
-        // The page of the list would store it again when it closes.
-        await page.goto(`${service.url}/docs`);
-        await page.evaluate(
-          async (text) => (await caches.open("todo-service.list")).put("/last-list", new Response(text)),
-          entry,
-        );
-        await page.route(/\/api\/todos\?/, (route) => route.abort());
-        await page.goto(service.url);
-        await page.getByText("The list cannot be loaded").waitFor();
-        await page.unroute(/\/api\/todos\?/);
-        await expectTitles(page, ["one"]);
-      }
-      expect(window.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "is shown instead of the first page if the rest of a long list cannot be loaded",
-    async () => {
-      // The browser does not keep all of them, so the page loads the list.
-      const titles = Array.from({ length: 5001 }, (_, index) => `to-do ${index + 1}`);
-      await using service = startOn(await freePort(), { store: await createStore(titles) });
-      await using window = await openKept(service.url, titles.slice(1));
-      const { page } = window;
-      await page.route(/\/api\/todos\?after=/, (route) => route.abort());
-      await page.reload();
-      await page.getByText(/^Offline, the newest 5,000 of 5,001 to-dos from/).waitFor();
-      expect(await page.locator("#placeholder").textContent()).toBe("");
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "is where a new start continues, without loading the list",
-    async () => {
-      const store = await createStore(["one", "two"]);
-      await using service = startOn(await freePort(), { store });
-      await using window = await openKept(service.url, ["one", "two"]);
-      const { page } = window;
-      await page.goto(`${service.url}/docs`);
-      await store.insert("three");
-      await store.delete(1n);
-      const lists: string[] = [];
-      page.on("request", (request) => {
-        if (/api.todos/.test(request.url())) lists.push(request.url());
-      });
-      await page.goto(service.url);
-      await expectTitles(page, ["two", "three"]);
-      expect(lists).toEqual([]);
-      // Another store has another list, whatever the browser keeps.
-      await service[Symbol.asyncDispose]();
-      await using _other = startOn(Number(new URL(service.url).port), { store: await createStore(["four"]) });
-      await page.goto(service.url);
-      await expectTitles(page, ["four"]);
-      expect(window.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "does not handle requests for the API and for other pages in the service worker",
-    async () => {
-      const store = await createStore(["one"]);
-      await using service = startOn(await freePort(), { store });
-      await using window = await openKept(service.url, ["one"]);
-      const { page } = window;
-      const paths = new Set<string>();
-      page.context().on("request", (request) => {
-        if (request.serviceWorker() !== null) paths.add(new URL(request.url()).pathname);
-      });
-      await page.reload();
-      expect(await page.evaluate(() => navigator.serviceWorker.controller !== null)).toBe(true);
-      await page.getByLabel("New to-do").fill("two");
-      await page.keyboard.press("Enter");
-      await page.getByRole("checkbox", { name: "one" }).check();
-      await dismiss(page);
-      await store.insert("three");
-      await expectTitles(page, ["(one)", "two", "three"]);
-      for (const path of ["/docs", "/nothing"]) await page.goto(service.url + path);
-      await page.goto(service.url);
-      await expectTitles(page, ["(one)", "two", "three"]);
-      expect([...paths].filter((path) => !path.startsWith("/assets/"))).toEqual(["/"]);
-      expect(window.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "is replaced at the first visit after an update, and never mixes two versions",
-    async () => {
-      const backend = startOn(0, { store: await createStore(["one"]) });
-      const port = await freePort();
-      /** Which files come from the new version. */
-      let updated: readonly string[] = [];
-      /** How often a new worker has requested the page. */
-      let installations = 0;
-      const update = (path: string, text: string): string =>
-        path === "/" ? text.replace("<h1>To-dos</h1>", "<h1>Updated</h1>") : `${text};"new"`;
-      const proxy = Bun.serve({
-        hostname: "127.0.0.1",
-        port,
-        idleTimeout: 0,
-        fetch: async (request) => {
-          const { pathname, search } = new URL(request.url);
-          const headers = new Headers(request.headers);
-          if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
-          headers.delete("if-none-match");
-          headers.set("accept-encoding", "identity");
-          const response = await fetch(backend.url + pathname + search, { headers });
-          if (!updated.includes(pathname)) return response;
-          const text = update(pathname, await response.text());
-          // The build puts a hash of the page into the script.
-          const changed = text
-            .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
-            .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
-          return new Response(changed, { headers: response.headers });
-        },
-      });
-      const url = `http://127.0.0.1:${port}`;
-      await using window = await open(url);
-      const { page } = window;
-      await untilKept(page, ["one"]);
-      const pageCaches = () =>
-        page.evaluate(async () => (await caches.keys()).filter((name) => name.includes("page")).join());
-      const before = await pageCaches();
-      // While replicas are updated, the new script and the old page may come together.
-      updated = ["/service-worker.js"];
-      await page.reload();
-      await until(() => installations === 2, "a new worker requests the page");
-      const isRefused = () =>
-        page.evaluate(async () => {
-          const registration = await navigator.serviceWorker.getRegistration("/");
-          return registration?.installing === null && registration.waiting === null;
-        });
-      await until(isRefused, "the new worker is refused");
-      expect(await pageCaches()).toBe(before);
-      updated = ["/", "/service-worker.js"];
-      await page.reload();
-      await page.getByRole("heading", { name: "Updated" }).waitFor();
-      await until(async () => (await pageCaches()) === "todo-service.page-0123456789ab", "it is replaced");
-      expect(before).not.toContain("0123456789ab");
-      await untilKept(page, ["one"]);
       await proxy.stop(true);
-      await backend[Symbol.asyncDispose]();
-      await page.reload();
-      await page.getByRole("heading", { name: "Updated" }).waitFor();
+    }
+  });
+
+  test("stores the newest 5,000 to-dos of a longer list, and displays that", async () => {
+    const port = await freePort();
+    const titles = numbered(5100);
+    const service = startOn(port, { store: await createStore(titles) });
+    const { page } = await openKept(service.url, titles.slice(100));
+    await service[Symbol.asyncDispose]();
+    await page.reload();
+    await page
+      .getByText(/^Offline, the newest 5,000 of 5,100 to-dos from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\./)
+      .waitFor();
+    await page.getByText("to-do 101", { exact: true }).waitFor();
+  });
+
+  test("is ignored if it cannot be read", async () => {
+    const store = await createStore(["one"]);
+    const service = use(startOn(await freePort(), { store }));
+    const { page } = await openKept(service.url, ["one"]);
+    for (const entry of ["{", '{"todos":[{}],"total":1,"readAt":"2026-01-01"}']) {
+      // The page of the list would store it again when it closes.
+      await page.goto(`${service.url}/docs`);
+      await page.evaluate(
+        async (text) => (await caches.open("todo-service.list")).put("/last-list", new Response(text)),
+        entry,
+      );
+      await page.route(/\/api\/todos\?/, (route) => route.abort());
+      await page.goto(service.url);
+      await page.getByText("The list cannot be loaded").waitFor();
+      await page.unroute(/\/api\/todos\?/);
       await expectTitles(page, ["one"]);
-      expect(window.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
+    }
+  });
 
-  test(
-    "deletes its list in the browser if the service becomes private while the page is open",
-    async () => {
-      const port = await freePort();
-      const store = await createStore(["mine alone"]);
-      const service = startOn(port, { store });
-      await using window = await open(service.url);
-      const { page } = window;
-      await untilKept(page, ["mine alone"]);
-      await service[Symbol.asyncDispose]();
-      await using _closed = startOn(port, { store, access: { privateMode: true } });
-      await untilForgotten(page);
-    },
-    TIMEOUT_MS,
-  );
+  test("is shown instead of the first page if the rest of a long list cannot be loaded", async () => {
+    // The browser does not keep all of them, so the page loads the list.
+    const titles = numbered(5001);
+    const service = use(startOn(await freePort(), { store: await createStore(titles) }));
+    const { page } = await openKept(service.url, titles.slice(1));
+    await page.route(/\/api\/todos\?after=/, (route) => route.abort());
+    await page.reload();
+    await page.getByText(/^Offline, the newest 5,000 of 5,001 to-dos from/).waitFor();
+    expect(await page.locator("#placeholder").textContent()).toBe("");
+  });
 
-  test(
-    "works normally if the browser cannot store data",
-    async () => {
-      const port = await freePort();
-      const store = await createStore(["one"]);
-      await using _service = startOn(port, { store });
-      // Over plain HTTP from another host, browsers have neither service workers nor caches.
-      await using plain = await open(`http://list.lan:${port}`);
-      expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
-      await expectTitles(plain.page, ["one"]);
-      await plain.page.getByRole("checkbox", { name: "one" }).check();
-      await dismiss(plain.page);
-      await untilStored(store, [{ id: 1, title: "one", done: true }]);
-      expect(plain.faults).toEqual([]);
+  test("is where a new start continues, without loading the list", async () => {
+    const store = await createStore(["one", "two"]);
+    const service = use(startOn(await freePort(), { store }));
+    const { page } = await openKept(service.url, ["one", "two"]);
+    await page.goto(`${service.url}/docs`);
+    await store.insert("three");
+    await store.delete(1n);
+    const lists: string[] = [];
+    page.on("request", (request) => {
+      if (/api.todos/.test(request.url())) lists.push(request.url());
+    });
+    await page.goto(service.url);
+    await expectTitles(page, ["two", "three"]);
+    expect(lists).toEqual([]);
+    // Another store has another list, whatever the browser keeps.
+    await service[Symbol.asyncDispose]();
+    use(startOn(Number(new URL(service.url).port), { store: await createStore(["four"]) }));
+    await page.goto(service.url);
+    await expectTitles(page, ["four"]);
+  });
 
-      await using full = await open("about:blank");
-      let failures = 0;
-      await full.page.exposeFunction("onPut", () => failures++);
-      await full.page.addInitScript(`
+  test("does not handle requests for the API and for other pages in the service worker", async () => {
+    const store = await createStore(["one"]);
+    const service = use(startOn(await freePort(), { store }));
+    const { page } = await openKept(service.url, ["one"]);
+    const paths = new Set<string>();
+    page.context().on("request", (request) => {
+      if (request.serviceWorker() !== null) paths.add(new URL(request.url()).pathname);
+    });
+    await page.reload();
+    expect(await page.evaluate(() => navigator.serviceWorker.controller !== null)).toBe(true);
+    await add(page, "two");
+    await page.getByRole("checkbox", { name: "one" }).check();
+    await dismiss(page);
+    await store.insert("three");
+    await expectTitles(page, ["(one)", "two", "three"]);
+    for (const path of ["/docs", "/nothing"]) await page.goto(service.url + path);
+    await page.goto(service.url);
+    await expectTitles(page, ["(one)", "two", "three"]);
+    expect([...paths].filter((path) => !path.startsWith("/assets/"))).toEqual(["/"]);
+  });
+
+  test("is replaced at the first visit after an update, and never mixes two versions", async () => {
+    const backend = startOn(0, { store: await createStore(["one"]) });
+    const port = await freePort();
+    /** Which files come from the new version. */
+    let updated: readonly string[] = [];
+    /** How often a new worker has requested the page. */
+    let installations = 0;
+    const update = (path: string, text: string): string =>
+      path === "/" ? text.replace("<h1>To-dos</h1>", "<h1>Updated</h1>") : `${text};"new"`;
+    const proxy = Bun.serve({
+      hostname: "127.0.0.1",
+      port,
+      idleTimeout: 0,
+      fetch: async (request) => {
+        const { pathname, search } = new URL(request.url);
+        const headers = new Headers(request.headers);
+        if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
+        headers.delete("if-none-match");
+        headers.set("accept-encoding", "identity");
+        const response = await fetch(backend.url + pathname + search, { headers });
+        if (!updated.includes(pathname)) return response;
+        const text = update(pathname, await response.text());
+        // The build puts a hash of the page into the script.
+        const changed = text
+          .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
+          .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
+        return new Response(changed, { headers: response.headers });
+      },
+    });
+    const url = `http://127.0.0.1:${port}`;
+    const { page } = await open(url);
+    await untilKept(page, ["one"]);
+    const pageCaches = () =>
+      page.evaluate(async () => (await caches.keys()).filter((name) => name.includes("page")).join());
+    const before = await pageCaches();
+    // While replicas are updated, the new script and the old page may come together.
+    updated = ["/service-worker.js"];
+    await page.reload();
+    await until(() => installations === 2, "a new worker requests the page");
+    const isRefused = () =>
+      page.evaluate(async () => {
+        const registration = await navigator.serviceWorker.getRegistration("/");
+        return registration?.installing === null && registration.waiting === null;
+      });
+    await until(isRefused, "the new worker is refused");
+    expect(await pageCaches()).toBe(before);
+    updated = ["/", "/service-worker.js"];
+    await page.reload();
+    await page.getByRole("heading", { name: "Updated" }).waitFor();
+    await until(async () => (await pageCaches()) === "todo-service.page-0123456789ab", "it is replaced");
+    expect(before).not.toContain("0123456789ab");
+    await untilKept(page, ["one"]);
+    await proxy.stop(true);
+    await backend[Symbol.asyncDispose]();
+    await page.reload();
+    await page.getByRole("heading", { name: "Updated" }).waitFor();
+    await expectTitles(page, ["one"]);
+  });
+
+  test("deletes its list in the browser if the service becomes private while the page is open", async () => {
+    const port = await freePort();
+    const store = await createStore(["mine alone"]);
+    const service = startOn(port, { store });
+    const { page } = await open(service.url);
+    await untilKept(page, ["mine alone"]);
+    await service[Symbol.asyncDispose]();
+    use(startOn(port, { store, access: { privateMode: true } }));
+    await untilForgotten(page);
+  });
+
+  test("works normally if the browser cannot store data", async () => {
+    const port = await freePort();
+    const store = await createStore(["one"]);
+    use(startOn(port, { store }));
+    // Over plain HTTP from another host, browsers have neither service workers nor caches.
+    const plain = await open(`http://list.lan:${port}`);
+    expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
+    await expectTitles(plain.page, ["one"]);
+    await plain.page.getByRole("checkbox", { name: "one" }).check();
+    await dismiss(plain.page);
+    await untilStored(store, ["1 (one)"]);
+
+    const full = await open("about:blank");
+    let failures = 0;
+    await full.page.exposeFunction("onPut", () => failures++);
+    await full.page.addInitScript(`
         Cache.prototype.put = async () => {
           await onPut();
           throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
@@ -422,60 +354,50 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
           get: () => { throw new DOMException("blocked", "SecurityError"); },
         });
       `);
-      await full.page.goto(`http://127.0.0.1:${port}`);
-      await full.page.getByRole("button", { name: "Completed (1)" }).click();
-      await expectTitles(full.page, ["(one)"]);
-      await until(() => failures > 0, "the browser has refused to store the list");
-      await full.page.getByRole("checkbox", { name: "one" }).uncheck();
-      await dismiss(full.page);
-      await untilStored(store, [{ id: 1, title: "one", done: false }]);
-      expect(full.faults).toEqual([]);
-    },
-    TIMEOUT_MS,
-  );
+    await full.page.goto(`http://127.0.0.1:${port}`);
+    await full.page.getByRole("button", { name: "Completed (1)" }).click();
+    await expectTitles(full.page, ["(one)"]);
+    await until(() => failures > 0, "the browser has refused to store the list");
+    await full.page.getByRole("checkbox", { name: "one" }).uncheck();
+    await dismiss(full.page);
+    await untilStored(store, ["1 one"]);
+  });
 });
 
 describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Firefox", () => {
   const TITLES = `[...document.querySelectorAll(".todo .title")].map(({ textContent }) => textContent).join()`;
   const RELOAD = "void setTimeout(() => location.reload())";
 
-  test(
-    "shows the last list, keeps a change, reconnects, and deletes all its data if the service becomes private",
-    async () => {
-      const port = await freePort();
-      const store = await createStore(["one"]);
-      const service = startOn(port, { store });
-      await using firefox = await launchFirefox();
-      const page = await firefox.open(service.url);
-      await untilKept(page, ["one"]);
-      await page.evaluate("localStorage.setItem('todo-service.completed', 'shown')");
-      await service[Symbol.asyncDispose]();
-      await page.evaluate(RELOAD);
-      const evaluate = (expression: string) => page.evaluate(expression).catch(() => undefined);
-      await until(
-        async () =>
-          /^Offline, list from/.test(String(await evaluate("document.querySelector('#notice').textContent"))),
-        "the list is offline",
-      );
-      await until(async () => (await evaluate(TITLES)) === "one", "the last list is shown");
-      await page.evaluate("document.querySelector('.todo input').click()");
-      await page.evaluate(RELOAD);
-      await until(
-        async () => (await evaluate("document.querySelector('.todo input').checked")) === true,
-        "the change is kept",
-      );
-      await store.insert("two");
-      const again = startOn(port, { store });
-      await until(async () => (await evaluate(TITLES)) === "two,one", "the list is current");
-      await untilStored(store, [
-        { id: 1, title: "one", done: true },
-        { id: 2, title: "two", done: false },
-      ]);
-      await untilKept(page, ["one", "two"]);
-      await again[Symbol.asyncDispose]();
-      await using _closed = startOn(port, { store, access: { privateMode: true } });
-      await until(async () => !(await keptBy(page.evaluate))?.titles, "the list is not kept");
-    },
-    TIMEOUT_MS,
-  );
+  test("shows the last list, keeps a change, reconnects, and deletes all its data if the service becomes private", async () => {
+    const port = await freePort();
+    const store = await createStore(["one"]);
+    const service = startOn(port, { store });
+    await using firefox = await launchFirefox();
+    const page = await firefox.open(service.url);
+    await untilKept(page, ["one"]);
+    await page.evaluate("localStorage.setItem('todo-service.completed', 'shown')");
+    await service[Symbol.asyncDispose]();
+    await page.evaluate(RELOAD);
+    const evaluate = (expression: string) => page.evaluate(expression).catch(() => undefined);
+    await until(
+      async () =>
+        /^Offline, list from/.test(String(await evaluate("document.querySelector('#notice').textContent"))),
+      "the list is offline",
+    );
+    await until(async () => (await evaluate(TITLES)) === "one", "the last list is shown");
+    await page.evaluate("document.querySelector('.todo input').click()");
+    await page.evaluate(RELOAD);
+    await until(
+      async () => (await evaluate("document.querySelector('.todo input').checked")) === true,
+      "the change is kept",
+    );
+    await store.insert("two");
+    const again = startOn(port, { store });
+    await until(async () => (await evaluate(TITLES)) === "two,one", "the list is current");
+    await untilStored(store, ["1 (one)", "2 two"]);
+    await untilKept(page, ["one", "two"]);
+    await again[Symbol.asyncDispose]();
+    await using _closed = startOn(port, { store, access: { privateMode: true } });
+    await until(async () => !(await keptBy(page.evaluate))?.titles, "the list is not kept");
+  });
 });

@@ -1,12 +1,19 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, expectTitles, focusedName, start, visibleTitles } from "../test/todos-page.ts";
-
-const numbered = (count: number): string[] =>
-  Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
+import {
+  add,
+  chooseAction,
+  createStore,
+  expectTitles,
+  focusedName,
+  numbered,
+  press,
+  useTodosPage,
+  visibleTitles,
+} from "../test/todos-page.ts";
 
 /** Returns a store with “one” and “two” done, and with “three” and “four”. */
 async function createMixedStore() {
@@ -14,10 +21,6 @@ async function createMixedStore() {
   for (const id of [1n, 2n]) await store.setDone(id, true);
   return store;
 }
-
-const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
-  for (const key of keys) await page.keyboard.press(key);
-};
 
 const focusedText = (page: Page): Promise<string | null | undefined> =>
   page.evaluate(() => document.activeElement?.textContent);
@@ -39,19 +42,30 @@ async function pasteLines(page: Page, text: string): Promise<void> {
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
+  // As on a first visit.
+  const { openList } = useTodosPage({}, "");
 
-  /** Opens the page as on a first visit. */
-  const open = (url: string, options: BrowserContextOptions = {}) => openWindow(browser, url, options, "");
+  test("has the newest to-do first, and remembers another order", async () => {
+    const { page } = await openList(["one", "two", "three"]);
+    await expectTitles(page, ["three", "two", "one"]);
+    await add(page, "four");
+    await expectTitles(page, ["four", "three", "two", "one"]);
+    await page.getByRole("checkbox", { name: "three" }).focus();
+    await press(page, "ArrowDown");
+    expect(await focusedName(page)).toBe("two");
+    await press(page, "Delete");
+    await expectTitles(page, ["four", "three", "one"]);
+    expect(await focusedName(page)).toBe("one");
+    await press(page, "ControlOrMeta+z");
+    expect(await focusedName(page)).toBe("two");
+    await chooseAction(page, "Oldest first");
+    await expectTitles(page, ["one", "two", "three", "four"]);
+    await page.reload();
+    await expectTitles(page, ["one", "two", "three", "four"]);
+  });
 
   test("folds done to-dos below the open ones, and remembers that they are shown", async () => {
-    await using service = start(await createMixedStore());
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(await createMixedStore());
     await expectTitles(page, ["four", "three"]);
     const fold = page.getByRole("button", { name: "Completed (2)" });
     expect(await fold.getAttribute("aria-expanded")).toBe("false");
@@ -68,13 +82,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["four", "three"]);
     expect(await focusedText(page)).toBe("Completed (2)");
     expect(await accessibilityViolations(page)).toEqual([]);
-    expect(window.faults).toEqual([]);
   });
 
   test("shows done to-dos without a fold in a search and in the filter for them", async () => {
-    await using service = start(await createMixedStore());
-    await using window = await open(`${service.url}/?q=o`);
-    const { page } = window;
+    const { page, service } = await openList(await createMixedStore(), "?q=o");
     await expectTitles(page, ["four", "(two)", "(one)"]);
     await page.goto(`${service.url}/?show=done`);
     await expectTitles(page, ["(two)", "(one)"]);
@@ -82,9 +93,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("moves the focus over the fold with arrow keys, and to the next row when a row leaves", async () => {
-    await using service = start(await createMixedStore());
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(await createMixedStore());
     await page.getByRole("checkbox", { name: "four" }).focus();
     await press(page, "Space");
     await expectTitles(page, ["three"]);
@@ -101,15 +110,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await press(page, "ArrowUp", "ArrowUp", "ArrowUp", "Space");
     await expectTitles(page, ["(four)", "(three)", "(two)", "(one)"]);
     expect(await focusedText(page)).toBe("Completed (4)");
-    expect(window.faults).toEqual([]);
   });
 
   test("shows a new to-do below the field without scrolling, and pasted lines in their order", async () => {
-    await using service = start(await createStore(numbered(60)));
-    await using window = await open(service.url);
-    const { page } = window;
-    await page.getByLabel("New to-do").fill("new");
-    await press(page, "Enter");
+    const { page } = await openList(numbered(60));
+    await add(page, "new");
     await page.locator(".todo.new").waitFor();
     expect(await page.locator(".todo").first().textContent()).toBe("new");
     expect(await page.evaluate(() => scrollY)).toBe(0);
@@ -118,10 +123,29 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect((await visibleTitles(page)).slice(0, 3)).toEqual(["first", "second", "new"]);
   });
 
+  test("reaches the field from below, and keeps the keyboard open while to-dos are added", async () => {
+    const { page } = await openList(numbered(40), "", {
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    await page.getByText("to-do 40").waitFor();
+    await page.evaluate(() => scrollTo({ top: 900 }));
+    const plus = page.getByRole("button", { name: "Add a to-do" });
+    await plus.tap();
+    expect(await focusedName(page)).toBe("title");
+    expect(await plus.isVisible()).toBe(false);
+    for (const title of ["milk", "eggs"]) {
+      await page.keyboard.type(title);
+      await page.getByRole("button", { name: "Add", exact: true }).tap();
+      await page.locator(".todo.new").getByText(title).waitFor();
+      expect(await focusedName(page)).toBe("title");
+    }
+    expect((await page.locator("#title").boundingBox())?.y).toBeWithin(0, 20);
+  });
+
   test("says that a new done to-do is folded", async () => {
-    await using service = start(await createStore(["one"]));
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(["one"]);
     await pasteLines(page, "[x] first\n[x] second");
     await page.getByText("Added 2 to-dos to the completed to-dos.").first().waitFor();
     await page.getByRole("button", { name: "Completed (2)" }).waitFor();
@@ -135,10 +159,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   ] as const)(
     "keeps the row under the %s in place when other clients change others of %d, scrolled by %d pixels",
     async (how, count, scroll) => {
-      const store = await createStore(numbered(count));
-      await using service = start(store);
-      await using window = await open(service.url, { hasTouch: how === "finger" });
-      const { page } = window;
+      const { page, store } = await openList(numbered(count), "", { hasTouch: how === "finger" });
       await page.getByRole("checkbox", { name: `to-do ${count}` }).waitFor();
       const firstTop = () =>
         page.evaluate(() => document.querySelector(".todo")?.getBoundingClientRect().top);

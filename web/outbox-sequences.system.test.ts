@@ -1,15 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
 import { freePort } from "../test/free-port.ts";
-import { openWindow } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import {
+  add,
   chooseAction,
   closeTab,
   createStore,
+  numbered,
   start,
   storedTodos,
+  useTodosPage,
   visibleTitles,
 } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -130,11 +132,7 @@ function describeStep({ kind, targets }: Step): string {
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
+  const { open } = useTodosPage();
 
   test(
     "loses and doubles nothing in random sequences of changes, undo, redo, lost connections, restarts and two windows",
@@ -155,12 +153,12 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   );
 
   async function runSequence(random: (limit: number) => number, log: string[]): Promise<void> {
-    const titles = Array.from({ length: 5 }, (_, index) => `to-do ${index + 1}`);
+    const titles = numbered(5);
     const store = await createStore(titles);
     await store.setDone(5n, true);
     const port = await freePort();
     let service = start(store, port);
-    await using window = await openWindow(browser, service.url);
+    const window = await open(service.url);
     const context = window.page.context();
     /** What the user must see, and in the end the service must have. */
     const model: Model = new Map(titles.map((title) => [title, title === "to-do 5"]));
@@ -205,8 +203,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       };
       if (name === "add") {
         const newTitle = `new ${++added}`;
-        await page.getByLabel("New to-do").fill(newTitle);
-        await page.keyboard.press("Enter");
+        await add(page, newTitle);
         change("created", [newTitle]);
       } else if (name === "toggle" && title !== undefined) {
         await page.getByRole("checkbox", { name: title, exact: true }).press("Space");

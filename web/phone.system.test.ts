@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { chooseAction, createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
+import { chooseAction, createStore, expectTitles, useTodosPage } from "../test/todos-page.ts";
 
 const PHONE = { hasTouch: true, isMobile: true } as const;
 
@@ -20,11 +20,7 @@ const targets = (page: Page) =>
     );
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
+  const { openList } = useTodosPage(PHONE);
 
   test.each([
     [320, 568],
@@ -35,9 +31,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
       const titles = ["x".repeat(120), ...Array.from({ length: 1234 }, (_, n) => `to-do ${n}`)];
       const store = await createStore(titles);
       for (const id of [1n, 2n]) await store.setDone(id, true);
-      await using service = start(store);
-      await using window = await openWindow(browser, service.url, { ...PHONE, viewport: { width, height } });
-      const { page } = window;
+      const { page } = await openList(store, "", { viewport: { width, height } });
       await page.getByRole("link", { name: "All 1.2k" }).waitFor();
       const first = await page.locator(".todo").first().boundingBox();
       expect(first?.y).toBeLessThanOrEqual(150);
@@ -66,35 +60,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
       await page.getByRole("link", { name: "All 1", exact: true }).waitFor();
       expect((await page.getByLabel("Search to-dos").boundingBox())?.width).toBeGreaterThan(120);
       await check();
-      expect(window.faults).toEqual([]);
     },
   );
 
-  test("reaches the field from below, and keeps the keyboard open while to-dos are added", async () => {
-    await using service = start(await createStore(Array.from({ length: 40 }, (_, n) => `to-do ${n}`)));
-    await using window = await openWindow(browser, service.url, PHONE, "");
-    const { page } = window;
-    await page.setViewportSize({ width: 390, height: 844 });
-    await page.getByText("to-do 39").waitFor();
-    await page.evaluate(() => scrollTo({ top: 900 }));
-    const plus = page.getByRole("button", { name: "Add a to-do" });
-    await plus.tap();
-    expect(await focusedName(page)).toBe("title");
-    expect(await plus.isVisible()).toBe(false);
-    for (const title of ["milk", "eggs"]) {
-      await page.keyboard.type(title);
-      await page.getByRole("button", { name: "Add", exact: true }).tap();
-      await page.locator(".todo.new").getByText(title).waitFor();
-      expect(await focusedName(page)).toBe("title");
-    }
-    expect((await page.locator("#title").boundingBox())?.y).toBeWithin(0, 20);
-    expect(window.faults).toEqual([]);
-  });
-
   test("has the search of a short list, and the links of the header in the menu", async () => {
-    await using service = start(await createStore(["one", "two"]));
-    await using window = await openWindow(browser, service.url, PHONE);
-    const { page } = window;
+    const { page } = await openList(["one", "two"]);
     await page.setViewportSize({ width: 390, height: 844 });
     await expectTitles(page, ["one", "two"]);
     expect(await page.locator(".site-header").isVisible()).toBe(false);
@@ -114,6 +84,5 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     await page.setViewportSize({ width: 1000, height: 800 });
     expect(await page.locator(".site-header").isVisible()).toBe(true);
     expect(await page.locator("#focus-title").isVisible()).toBe(false);
-    expect(window.faults).toEqual([]);
   });
 });

@@ -1,32 +1,28 @@
 // cspell:ignore Banane Crème brûlée
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { describe, expect, test } from "bun:test";
+import { whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { chooseAction, createStore, expectTitles, focusedName, start } from "../test/todos-page.ts";
+import {
+  add,
+  chooseAction,
+  createStore,
+  expectTitles,
+  focusedName,
+  press,
+  start,
+  useTodosPage,
+} from "../test/todos-page.ts";
 
 const FRUITS = ["apple", "Banane", "Crème brûlée", "date", "elder", "fig", "grape", "honey", "CREME", "jam"];
 
-const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
-  for (const key of keys) await page.keyboard.press(key);
-};
-
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
-
-  const open = (url: string, options?: BrowserContextOptions) => openWindow(browser, url, options);
+  const { open, openList, use } = useTodosPage();
 
   test("searches as the user types, and keeps the search in the URL", async () => {
     const store = await createStore(FRUITS);
     await store.setDone(9n, true);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(store);
     await page.getByRole("link", { name: "All 10" }).waitFor();
     await press(page, "/");
     expect(await focusedName(page)).toBe("search");
@@ -53,14 +49,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByText("0 matches.").waitFor();
     await press(page, "Escape");
     await page.getByRole("link", { name: "All 10" }).waitFor();
-    expect(window.faults).toEqual([]);
   });
 
   test("shows the search field of a short list while the key / is in use", async () => {
-    await using service = start(await createStore(["apple", "pear"]));
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["apple", "pear"]);
+    const { page } = await openList(["apple", "pear"]);
     await press(page, "/");
     expect(await focusedName(page)).toBe("search");
     await page.keyboard.type("pe");
@@ -72,10 +64,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("shows the search field if the list has at least ten to-dos", async () => {
-    const store = await createStore(FRUITS.slice(1));
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(FRUITS.slice(1));
     await page.getByRole("link", { name: "All 9" }).waitFor();
     const field = page.getByLabel("Search to-dos");
     expect(await field.isVisible()).toBe(false);
@@ -88,9 +77,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("applies bulk changes only to the matches of a search", async () => {
-    await using service = start(await createStore(FRUITS));
-    await using window = await open(`${service.url}/?q=creme`);
-    const { page } = window;
+    const { page } = await openList(FRUITS, "?q=creme");
     await chooseAction(page, "Mark 2 done");
     await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
     await page.waitForFunction(() => document.title.startsWith("8 open"));
@@ -101,41 +88,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("reports that the search hides a new to-do", async () => {
-    await using service = start(await createStore(FRUITS));
-    await using window = await open(`${service.url}/?q=creme`);
-    const { page } = window;
-    await page.getByLabel("New to-do").fill("kiwi");
-    await press(page, "Enter");
+    const { page } = await openList(FRUITS, "?q=creme");
+    await add(page, "kiwi");
     await page.getByText("Added “kiwi”. The search does not show it.").first().waitFor();
   });
 
-  test("has the newest to-do first, and remembers another order", async () => {
-    await using service = start(await createStore(["one", "two", "three"]));
-    await using window = await openWindow(browser, service.url, {}, "");
-    const { page } = window;
-    await expectTitles(page, ["three", "two", "one"]);
-    await page.getByLabel("New to-do").fill("four");
-    await press(page, "Enter");
-    await expectTitles(page, ["four", "three", "two", "one"]);
-    await page.getByRole("checkbox", { name: "three" }).focus();
-    await press(page, "ArrowDown");
-    expect(await focusedName(page)).toBe("two");
-    await press(page, "Delete");
-    await expectTitles(page, ["four", "three", "one"]);
-    expect(await focusedName(page)).toBe("one");
-    await press(page, "ControlOrMeta+z");
-    expect(await focusedName(page)).toBe("two");
-    await chooseAction(page, "Oldest first");
-    await expectTitles(page, ["one", "two", "three", "four"]);
-    await page.reload();
-    await expectTitles(page, ["one", "two", "three", "four"]);
-    expect(window.faults).toEqual([]);
-  });
-
   test("has shortcuts, lists them, and has a setting that disables the single-key shortcuts", async () => {
-    await using service = start(await createStore(FRUITS));
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(FRUITS);
     await page.getByRole("link", { name: "All 10" }).waitFor();
     await press(page, "n");
     expect(await focusedName(page)).toBe("title");
@@ -167,25 +126,22 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "Close" }).click();
     await press(page, "/");
     expect(await focusedName(page)).toBe("search");
-    expect(window.faults).toEqual([]);
   });
 
   test.each([
     ["with a mouse", {}, true],
     ["on a phone", { hasTouch: true, isMobile: true }, false],
   ])("offers the list of shortcuts or not %s", async (_where, options, isOffered) => {
-    await using service = start(await createStore(["one"]));
-    await using window = await openWindow(browser, service.url, options);
-    expect(await chooseAction(window.page, "Shortcuts")).toBe(isOffered);
+    const { page } = await openList(["one"], "", options);
+    expect(await chooseAction(page, "Shortcuts")).toBe(isOffered);
   });
 
   test("copies the shown to-dos as Markdown, also without the clipboard API", async () => {
     const store = await createStore(["one", "two"]);
     await store.setDone(2n, true);
-    await using service = start(store);
+    const service = use(start(store));
     for (const hasApi of [true, false]) {
-      await using window = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
-      const { page } = window;
+      const { page } = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
       if (!hasApi)
         await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
       await chooseAction(page, "Copy as Markdown");
@@ -194,7 +150,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await press(page, "ControlOrMeta+v");
       await page.getByRole("button", { name: "Add 2 to-dos" }).waitFor();
       expect(await page.getByLabel("One to-do per line").inputValue()).toBe("- [ ] one\n- [x] two");
-      expect(window.faults).toEqual([]);
     }
   });
 });

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations, openWindow } from "../test/page.ts";
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
+import { accessibilityViolations } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { createStore, expectTitles, start, storedTodos, visibleTitles } from "../test/todos-page.ts";
+import { add, expectTitles, storedTodos, useTodosPage, visibleTitles } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } as const;
@@ -50,20 +50,11 @@ async function middle(page: Page, title: string) {
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
-
-  /** Opens the page as on a first visit. */
-  const open = (url: string, options: BrowserContextOptions = PHONE) => openWindow(browser, url, options, "");
+  // As on a first visit.
+  const { openList } = useTodosPage(PHONE, "");
 
   test("counts quick taps on neighboring rows, and moves no row before the last one or under a finger", async () => {
-    const store = await createStore(NUMBERS.toReversed());
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(NUMBERS.toReversed());
     await expectTitles(page, NUMBERS);
     const places = [];
     for (const title of NUMBERS.slice(1, 5)) places.push(await middle(page, title));
@@ -81,18 +72,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await finger.release();
     await expectTitles(page, [NUMBERS[0] ?? "", ...NUMBERS.slice(6)]);
     expect(await page.locator(".fold").textContent()).toBe("Completed (5)");
-    expect(window.faults).toEqual([]);
   });
 
   test.each(["reduce", "no-preference"] as const)(
     "changes only the ticked row in the document, and closes its gap (reduced motion: %s)",
     async (reducedMotion) => {
-      await using service = start(await createStore(NUMBERS.toReversed()));
-      await using window = await open(service.url, { ...PHONE, reducedMotion });
-      const { page } = window;
+      const { page } = await openList(NUMBERS.toReversed(), "", { ...PHONE, reducedMotion });
       await expectTitles(page, NUMBERS);
-      await page.getByLabel("New to-do").fill("new");
-      await page.keyboard.press("Enter");
+      await add(page, "new");
       await page.locator(".todo.new").waitFor();
       if (reducedMotion === "no-preference") await page.locator(".todo.new").waitFor({ state: "detached" });
       await page.evaluate(() => {
@@ -134,10 +121,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   );
 
   test("highlights what someone else adds and ticks, but not the list itself", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(["one", "two"]);
     await expectTitles(page, ["two", "one"]);
     expect(await page.locator(".todo.new").count()).toBe(0);
     await store.insert("three");
@@ -149,10 +133,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("completes a row by a swipe to the right, and deletes it by one to the left, both with undo", async () => {
-    const store = await createStore(["one", "two", "three"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(["one", "two", "three"]);
     await expectTitles(page, ["three", "two", "one"]);
     const finger = await useFinger(page);
     const swipe = async (title: string, x: number, to: number): Promise<void> => {
@@ -175,14 +156,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["three", "two", "one"]);
     expect(await page.locator("[data-swipe]").count()).toBe(0);
-    expect(window.faults).toEqual([]);
   });
 
   test("leaves a row as it is if someone else ticks it during the swipe", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store, service } = await openList(["one", "two"]);
     await expectTitles(page, ["two", "one"]);
     const { y } = await middle(page, "one");
     const finger = await useFinger(page);
@@ -192,14 +169,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     });
     await expectTitles(page, ["two"]);
     expect(await (await fetch(`${service.url}/api/todos/1`)).json()).toMatchObject({ done: true });
-    expect(window.faults).toEqual([]);
   });
 
   test("says that all is done, and offers to clear the completed ones", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(["one", "two"]);
     await expectTitles(page, ["two", "one"]);
     for (const title of ["one", "two"]) await page.getByRole("checkbox", { name: title }).tap();
     await page.getByText("All done.").waitFor();
@@ -214,6 +187,5 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await clear.tap();
     await page.getByRole("button", { name: "Dismiss" }).tap();
     await until(async () => (await storedTodos(store)).length === 0, "the to-dos are deleted");
-    expect(window.faults).toEqual([]);
   });
 });

@@ -1,19 +1,22 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../test/chromium.ts";
-import { openWindow } from "../test/page.ts";
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
 import { storeWith } from "../test/store.ts";
 import {
+  add,
   chooseAction,
   closeTab,
   createStore,
   dismiss,
   expectTitles,
   focusedName,
+  numbered,
+  press,
   start,
   storedTodos,
   untilStored,
+  useTodosPage,
 } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
@@ -26,13 +29,6 @@ function countWrites(page: Page): () => number {
   return () => count;
 }
 
-const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
-  for (const key of keys) await page.keyboard.press(key);
-};
-
-const numbered = (count: number): string[] =>
-  Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
-
 async function createDoneStore(done: number, open: number) {
   const store = await createStore(numbered(done + open));
   for (let id = 1; id <= done; id++) await store.setDone(BigInt(id), true);
@@ -40,20 +36,10 @@ async function createDoneStore(done: number, open: number) {
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
-
-  const open = (url: string) => openWindow(browser, url);
+  const { open, openList, use } = useTodosPage();
 
   test("restores a deleted to-do and the focus with the keyboard", async () => {
-    const store = await createStore(["one", "two", "three"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one", "two", "three"]);
+    const { page } = await openList(["one", "two", "three"]);
     const writes = countWrites(page);
     await page.getByRole("checkbox", { name: "two" }).focus();
     await press(page, "Delete");
@@ -79,14 +65,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "three"]);
     expect(await page.locator("#undo").textContent()).toBe("Deleted “two”·Undo");
     expect(writes()).toBe(0);
-    expect(window.faults).toEqual([]);
   });
 
   test("restores the last to-do of the list, and lets the browser undo typed text", async () => {
-    await using service = start(await createStore(["one"]));
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one"]);
+    const { page } = await openList(["one"]);
     await page.getByRole("checkbox", { name: "one" }).focus();
     await press(page, "Delete");
     await expectTitles(page, []);
@@ -102,9 +84,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("sends a deletion after six seconds, but not while the pointer or the focus is on its message", async () => {
     const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open("about:blank");
-    const { page } = window;
+    const service = use(start(store));
+    const { page } = await open("about:blank");
     await page.clock.install();
     await page.goto(service.url);
     await expectTitles(page, ["one", "two"]);
@@ -125,16 +106,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByLabel("New to-do").focus();
     await page.clock.fastForward(6100);
     await page.clock.resume();
-    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    await untilStored(store, ["2 two"]);
     expect(await page.locator("#undo").textContent()).toBe("");
-    expect(window.faults).toEqual([]);
   });
 
   test("sends a deletion although another message appears under the pointer in place of its own", async () => {
     const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open("about:blank");
-    const { page } = window;
+    const service = use(start(store));
+    const { page } = await open("about:blank");
     await page.clock.install();
     await page.goto(service.url);
     await expectTitles(page, ["one", "two"]);
@@ -145,22 +124,17 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("checkbox", { name: "two" }).press("Space");
     await page.clock.fastForward(6100);
     await page.clock.resume();
-    await untilStored(store, [{ id: 2, title: "two", done: true }]);
+    await untilStored(store, ["2 (two)"]);
   });
 
   test("undoes and redoes one change after another: deletions, ticks, bulk changes and adds", async () => {
-    const store = await createStore(["one", "two", "three"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one", "two", "three"]);
+    const { page, store } = await openList(["one", "two", "three"]);
     const offered = () => page.locator("#undo").textContent();
     await page.getByRole("checkbox", { name: "two" }).press("Space");
     await page.getByRole("button", { name: "Delete: one" }).press("Enter");
     await chooseAction(page, "Mark all done");
     await expectTitles(page, ["(two)", "(three)"]);
-    await page.getByLabel("New to-do").fill("four");
-    await press(page, "Enter");
+    await add(page, "four");
     await expectTitles(page, ["(two)", "(three)", "four"]);
     expect(await offered()).toBe("Added “four”·Undo");
     // A message without Undo does not replace it.
@@ -187,25 +161,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await expectTitles(page, titles);
     }
     // The redone deletion waits again.
-    await untilStored(store, [
-      { id: 1, title: "one", done: false },
-      { id: 2, title: "two", done: true },
-      { id: 3, title: "three", done: true },
-      { id: 5, title: "four", done: false },
-    ]);
-    expect(window.faults).toEqual([]);
+    await untilStored(store, ["1 one", "2 (two)", "3 (three)", "5 four"]);
   });
 
   test("undoes only what still has the value that the window set, and names the rest", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(["one", "two"]);
     await chooseAction(page, "Mark all done");
-    await untilStored(store, [
-      { id: 1, title: "one", done: true },
-      { id: 2, title: "two", done: true },
-    ]);
+    await untilStored(store, ["1 (one)", "2 (two)"]);
     await store.setDone(2n, false);
     await expectTitles(page, ["(one)", "two"]);
     await store.setDone(2n, true);
@@ -213,23 +175,17 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(two)"]);
     await press(page, "ControlOrMeta+z");
     await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
-    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    await untilStored(store, ["2 two"]);
     // It offers to redo that part only.
     expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as done·Redo");
   });
 
   test("offers to redo the step before after an undo that changes nothing", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(["one", "two"]);
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await page.getByRole("checkbox", { name: "two" }).press("Space");
     await expectTitles(page, ["(one)", "(two)"]);
-    await untilStored(store, [
-      { id: 1, title: "one", done: true },
-      { id: 2, title: "two", done: true },
-    ]);
+    await untilStored(store, ["1 (one)", "2 (two)"]);
     await press(page, "ControlOrMeta+z");
     await store.setDone(1n, false);
     await expectTitles(page, ["one", "two"]);
@@ -239,10 +195,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("undoes an add whose request has no answer yet, and adds a new to-do when it is redone", async () => {
-    const store = await createStore([]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList([]);
     await page.getByText("Nothing here yet.").waitFor();
     const answer = Promise.withResolvers<void>();
     await page.route("**/api/todos", async (route) => {
@@ -250,9 +203,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await answer.promise;
       await route.fulfill({ response });
     });
-    await page.getByLabel("New to-do").fill("milk");
-    await press(page, "Enter");
-    await untilStored(store, [{ id: 1, title: "milk", done: false }]);
+    await add(page, "milk");
+    await untilStored(store, ["1 milk"]);
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, []);
     answer.resolve();
@@ -260,14 +212,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.unroute("**/api/todos");
     await press(page, "ControlOrMeta+Shift+z");
     await expectTitles(page, ["milk"]);
-    await untilStored(store, [{ id: 2, title: "milk", done: false }]);
+    await untilStored(store, ["2 milk"]);
   });
 
   test("offers to undo a tick that hides its row", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(`${service.url}/?show=open`);
-    const { page } = window;
+    const { page } = await openList(["one", "two"], "?show=open");
     await page.getByRole("checkbox", { name: "one" }).click();
     await expectTitles(page, ["two"]);
     await page.getByRole("button", { name: "Undo" }).click();
@@ -276,11 +225,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("sends ticks and adds at once without another request, and a deletion when its message is dismissed", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one", "two"]);
+    const { page, store } = await openList(["one", "two"]);
     // The event shows that the stream is open.
     await store.insert("three");
     await expectTitles(page, ["one", "two", "three"]);
@@ -288,14 +233,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     page.on("request", (request) => paths.push(`${request.method()} ${request.url().split("/").at(-1)}`));
     await page.getByRole("button", { name: "Delete: two" }).press("Enter");
     await page.getByRole("checkbox", { name: "three" }).press("Space");
-    await page.getByLabel("New to-do").fill("four");
-    await press(page, "Enter");
-    await untilStored(store, [
-      { id: 1, title: "one", done: false },
-      { id: 2, title: "two", done: false },
-      { id: 3, title: "three", done: true },
-      { id: 4, title: "four", done: false },
-    ]);
+    await add(page, "four");
+    await untilStored(store, ["1 one", "2 two", "3 (three)", "4 four"]);
     await page.getByRole("button", { name: "Delete: four" }).press("Enter");
     await dismiss(page);
     await until(async () => (await storedTodos(store)).length === 3, "a deletion is sent");
@@ -305,15 +244,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.locator("#undo").textContent()).toBe("");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "three"]);
-    expect(window.faults).toEqual([]);
   });
 
   test("different to-dos do not wait for each other, and changes to one to-do keep their order", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one", "two"]);
+    const { page, store } = await openList(["one", "two"]);
     const stalled = Promise.withResolvers<void>();
     let requests = 0;
     await page.route("**/api/todos/1", async (route) => {
@@ -325,13 +259,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await until(() => requests === 1, "the tick is sent");
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await page.getByRole("checkbox", { name: "two" }).press("Space");
-    await page.getByLabel("New to-do").fill("three");
-    await press(page, "Enter");
-    await untilStored(store, [
-      { id: 1, title: "one", done: false },
-      { id: 2, title: "two", done: true },
-      { id: 3, title: "three", done: false },
-    ]);
+    await add(page, "three");
+    await untilStored(store, ["1 one", "2 (two)", "3 three"]);
     expect(requests).toBe(1);
     stalled.resolve();
     await until(() => requests === 2, "the second change is sent");
@@ -339,11 +268,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("sends at most 20 ticks at the same time", async () => {
-    const store = await createStore(numbered(22));
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, numbered(22));
+    const { page, store } = await openList(numbered(22));
     const released = Promise.withResolvers<void>();
     let requests = 0;
     await page.route("**/api/todos/*", async (route) => {
@@ -354,23 +279,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     for (const title of numbered(22))
       await page.getByRole("checkbox", { name: title, exact: true }).press("Space");
     // The page has sent all that is ready, because it sends a later new to-do.
-    await page.getByLabel("New to-do").fill("new");
-    await press(page, "Enter");
+    await add(page, "new");
     await until(async () => (await storedTodos(store)).length === 23, "the new to-do is stored");
     expect(requests).toBe(20);
     released.resolve();
-    await untilStored(store, [
-      ...numbered(22).map((title, index) => ({ id: index + 1, title, done: true })),
-      { id: 23, title: "new", done: false },
-    ]);
+    const ticked = numbered(22).map((title, index) => `${index + 1} (${title})`);
+    await untilStored(store, [...ticked, "23 new"]);
   });
 
   test("new to-dos keep their order although an earlier one has no answer", async () => {
-    const store = await createStore(["one"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
-    await expectTitles(page, ["one"]);
+    const { page, store } = await openList(["one"]);
     const stalled = Promise.withResolvers<void>();
     const titles: string[] = [];
     await page.route("**/api/todos", async (route) => {
@@ -379,61 +297,46 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await route.continue();
     });
     for (const title of ["two", "three"]) {
-      await page.getByLabel("New to-do").fill(title);
-      await press(page, "Enter");
+      await add(page, title);
       await until(() => titles.length > 0, "the first one is sent");
     }
     // The page has sent all that is ready, because it sends a later tick.
     await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilStored(store, [{ id: 1, title: "one", done: true }]);
+    await untilStored(store, ["1 (one)"]);
     expect(titles).toEqual(["two"]);
     stalled.resolve();
-    await untilStored(store, [
-      { id: 1, title: "one", done: true },
-      { id: 2, title: "two", done: false },
-      { id: 3, title: "three", done: false },
-    ]);
+    await untilStored(store, ["1 (one)", "2 two", "3 three"]);
   });
 
   test("reports that a to-do was deleted elsewhere when the user restores it", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    await using other = await open(service.url);
-    const { page } = window;
+    const { page, store, service } = await openList(["one", "two"]);
+    const other = await open(service.url);
     await page.getByRole("button", { name: "Delete: one" }).click();
     await expectTitles(page, ["two"]);
     await expectTitles(other.page, ["one", "two"]);
     await other.page.getByRole("button", { name: "Delete: one" }).click();
     await dismiss(other.page);
-    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    await untilStored(store, ["2 two"]);
     // The event of a later change shows that the page has read the event of the deletion.
     await store.insert("three");
     await expectTitles(page, ["two", "three"]);
     await page.getByRole("button", { name: "Undo" }).click();
     await page.getByText("“one” was deleted elsewhere, so it cannot be restored.").waitFor();
     await expectTitles(page, ["two", "three"]);
-    expect(window.faults).toEqual([]);
   });
 
   test.each(["close", "reload", "leave"] as const)("sends a deletion on %s of the page", async (way) => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store, service } = await openList(["one", "two"]);
     await page.getByRole("button", { name: "Delete: one" }).click();
     await expectTitles(page, ["two"]);
     if (way === "close") await closeTab(page);
     else if (way === "reload") await page.reload();
     else await page.goto(`${service.url}/api/openapi.json`);
-    await untilStored(store, [{ id: 2, title: "two", done: false }]);
+    await untilStored(store, ["2 two"]);
   });
 
   test("does not delete a restored to-do when the page closes", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(["one", "two"]);
     await page.getByRole("button", { name: "Delete: one" }).click();
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["one", "two"]);
@@ -444,10 +347,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("sends a deletion of 100 to-dos when the page closes", async () => {
-    const store = await createDoneStore(100, 1);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(await createDoneStore(100, 1));
     await chooseAction(page, "Clear 100 done");
     await expectTitles(page, ["to-do 101"]);
     await closeTab(page);
@@ -461,9 +361,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await closed.promise;
       return store.setDone(id, done);
     };
-    await using service = start(storeWith({ setDone }, store));
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(storeWith({ setDone }, store));
     await chooseAction(page, "Mark all done");
     await chooseAction(page, "Clear 12 done");
     await expectTitles(page, []);
@@ -473,10 +371,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("deletes all done to-dos with undo, with at most four concurrent requests", async () => {
-    const store = await createDoneStore(12, 2);
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(await createDoneStore(12, 2));
     let pending = 0;
     let maxPending = 0;
     const released = Promise.withResolvers<void>();
@@ -503,20 +398,12 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await dismiss(page);
     await until(() => pending === 4, "four requests wait");
     released.resolve();
-    await untilStored(store, [
-      { id: 2, title: "to-do 2", done: false },
-      { id: 13, title: "to-do 13", done: true },
-      { id: 14, title: "to-do 14", done: false },
-    ]);
+    await untilStored(store, ["2 to-do 2", "13 (to-do 13)", "14 to-do 14"]);
     expect(maxPending).toBe(4);
-    expect(window.faults).toEqual([]);
   });
 
   test("marks all to-dos as done, reopens them, and displays that all to-dos are done", async () => {
-    const store = await createStore(numbered(3));
-    await using service = start(store);
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page, store } = await openList(numbered(3));
     await chooseAction(page, "Mark all done");
     await expectTitles(page, ["(to-do 1)", "(to-do 2)", "(to-do 3)"]);
     expect(await page.locator("#undo").textContent()).toBe("Marked 3 to-dos as done·Undo");
@@ -524,25 +411,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     // The user changes one of them back.
     await page.getByRole("checkbox", { name: "to-do 2" }).click();
     await dismiss(page);
-    await untilStored(
-      store,
-      numbered(3).map((title, index) => ({ id: index + 1, title, done: index !== 1 })),
-    );
+    await untilStored(store, ["1 (to-do 1)", "2 to-do 2", "3 (to-do 3)"]);
     await page.getByRole("checkbox", { name: "to-do 2" }).press("Space");
     await chooseAction(page, "Reopen all");
     await expectTitles(page, numbered(3));
     await dismiss(page);
-    await untilStored(
-      store,
-      numbered(3).map((title, index) => ({ id: index + 1, title, done: false })),
-    );
-    expect(window.faults).toEqual([]);
+    await untilStored(store, ["1 to-do 1", "2 to-do 2", "3 to-do 3"]);
   });
 
   test("summarizes the failures of a change to many to-dos in one message", async () => {
-    await using service = start(await createDoneStore(5, 0));
-    await using window = await open(service.url);
-    const { page } = window;
+    const { page } = await openList(await createDoneStore(5, 0));
     const problem = { title: "Forbidden", status: 403, code: "insufficient_scope" };
     await page.route(/todos\/[24]$/, (route) =>
       route.fulfill({ status: 403, contentType: "application/problem+json", body: JSON.stringify(problem) }),
@@ -554,6 +432,5 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       .getByText("“to-do 2”, “to-do 4” could not be deleted: Forbidden.")
       .waitFor();
     await expectTitles(page, ["(to-do 2)", "(to-do 4)"]);
-    expect(window.faults).toEqual([]);
   });
 });
