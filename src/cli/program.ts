@@ -1,7 +1,7 @@
 import { Command, CommanderError } from "commander";
 import { version } from "../../package.json" with { type: "json" };
 import { type Flags, readConfig } from "../config/config.ts";
-import type { Environment } from "../config/environment.ts";
+import type { Environment } from "../config/setting-values.ts";
 import { addServeOptions } from "../config/settings.ts";
 import { CommandError, USAGE_EXIT_CODE } from "../config/usage-error.ts";
 import { addCompletionCommands } from "./commands/completion.ts";

@@ -1,15 +1,20 @@
 import { lookup } from "node:dns/promises";
 import { errorMessage, getErrno } from "../error-message.ts";
 import type { ListenOptions } from "../http/listener/listen.ts";
+import type { Config } from "./config.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** Returns the address that reaches the server from this machine, in URL syntax. */
-export function reachableHost(host: string): string {
+function reachableHost(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   const bare = host.replace(/^\[(.*)\]$/, "$1");
   if (bare === "::") return "[::1]";
   return bare.includes(":") ? `[${bare}]` : bare;
 }
+
+/** Returns the URL, without a path, at which this machine reaches a server with these settings. */
+export const localUrl = ({ host, port }: Config["address"], { cert }: Pick<Config["tls"], "cert">): string =>
+  `${cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port.value}`;
 
 /** Returns the URL, without a path, at which this machine reaches a server that listens on a URL. */
 export function reachableUrl(listenerUrl: string): string {

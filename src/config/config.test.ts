@@ -3,8 +3,15 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
-import { type Config, type Flags, readConfig, readService, readStoreUrl } from "./config.ts";
-import { clusterVariables, type Environment } from "./environment.ts";
+import {
+  type Config,
+  clusterVariables,
+  type Flags,
+  readConfig,
+  readService,
+  readStoreUrl,
+} from "./config.ts";
+import type { Environment } from "./setting-values.ts";
 import { UsageError } from "./usage-error.ts";
 
 const SECRET = "hunter2-canary";

@@ -2,6 +2,9 @@ import { isIPv6 } from "node:net";
 import { parseDuration } from "../duration.ts";
 import { readText } from "./text-file.ts";
 
+/** The variables of the process, by name. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
 /** A value, and what it comes from, for error messages. */
 export interface Sourced<Value = string> {
   readonly value: Value;

@@ -48,6 +48,13 @@ export type Values<Group extends SettingGroup> = {
     : ReturnType<Group[Name]["parse"]> | undefined;
 };
 
+/** Returns a setting that is on or off, and off by default. */
+const onOff = (flag: string, description: string) =>
+  ({ flag, default: "off", parse: onOrOff, description }) as const;
+
+/** Returns a setting that names a file or a folder. */
+const path = (flag: string, description: string) => ({ flag, parse: sourced(anyText), description });
+
 const DEFAULT_HOST = "127.0.0.1";
 const DEFAULT_PORT = "3000";
 
@@ -80,12 +87,10 @@ export const SETTINGS = {
         description: "file with the store's URL, for URLs that contain a password",
       },
     },
-    seed: {
-      flag: "--seed <file>",
-      parse: sourced(anyText),
-      description:
-        "file with to-dos for a store that has never held any: lines such as '- [x] title', or an export",
-    },
+    seed: path(
+      "--seed <file>",
+      "file with to-dos for a store that has never held any: lines such as '- [x] title', or an export",
+    ),
     connections: {
       flag: "--store-connections <n>",
       default: String(PRIMARY_DEFAULTS.connections),
@@ -106,11 +111,10 @@ export const SETTINGS = {
     },
   },
   backups: {
-    folder: {
-      flag: "--backup-dir <folder>",
-      parse: sourced(anyText),
-      description: "existing folder for scheduled backups of a SQLite store, which are off without it",
-    },
+    folder: path(
+      "--backup-dir <folder>",
+      "existing folder for scheduled backups of a SQLite store, which are off without it",
+    ),
     every: {
       flag: "--backup-every <duration>",
       default: "24h",
@@ -154,11 +158,10 @@ export const SETTINGS = {
     },
   },
   credentials: {
-    clientsFile: {
-      flag: "--clients-file <file>",
-      parse: sourced(anyText),
-      description: "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
-    },
+    clientsFile: path(
+      "--clients-file <file>",
+      "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
+    ),
     adminUser: {
       flag: "--admin-user <name>",
       parse: userName,
@@ -174,24 +177,17 @@ export const SETTINGS = {
         description: "file with the password of the admin user",
       },
     },
-    usersFile: {
-      flag: "--users-file <file>",
-      parse: sourced(anyText),
-      description: "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
-    },
-    authModule: {
-      flag: "--auth-module <file>",
-      parse: sourced(anyText),
-      description: "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
-    },
+    usersFile: path(
+      "--users-file <file>",
+      "users of /admin/ in the format of htpasswd -B, with bcrypt or argon2id hashes",
+    ),
+    authModule: path(
+      "--auth-module <file>",
+      "TypeScript module that exports lookupClient(token) or checkUser(user, password)",
+    ),
   },
   access: {
-    privateMode: {
-      flag: "--private",
-      default: "off",
-      parse: onOrOff,
-      description: "require credentials for every path except /livez and /readyz",
-    },
+    privateMode: onOff("--private", "require credentials for every path except /livez and /readyz"),
     realm: {
       flag: "--realm <text>",
       default: DEFAULT_ACCESS.realm,
@@ -204,25 +200,14 @@ export const SETTINGS = {
       parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
       description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
     },
-    allowBasicOverHttp: {
-      flag: "--allow-basic-over-http",
-      default: "off",
-      parse: onOrOff,
-      description:
-        "accept passwords, and with --private tokens, over plain HTTP from other machines and through proxies",
-    },
+    allowBasicOverHttp: onOff(
+      "--allow-basic-over-http",
+      "accept passwords, and with --private tokens, over plain HTTP from other machines and through proxies",
+    ),
   },
   tls: {
-    cert: {
-      flag: "--tls-cert <file>",
-      parse: sourced(anyText),
-      description: "PEM file with the certificate chain; the server then uses HTTPS",
-    },
-    key: {
-      flag: "--tls-key <file>",
-      parse: sourced(anyText),
-      description: "PEM file with the private key of the certificate",
-    },
+    cert: path("--tls-cert <file>", "PEM file with the certificate chain; the server then uses HTTPS"),
+    key: path("--tls-key <file>", "PEM file with the private key of the certificate"),
   },
   network: {
     trustedProxies: {
@@ -259,12 +244,7 @@ export const SETTINGS = {
     },
   },
   assistants: {
-    mcp: {
-      flag: "--mcp",
-      default: "off",
-      parse: onOrOff,
-      description: "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)",
-    },
+    mcp: onOff("--mcp", "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)"),
   },
   log: {
     level: {
@@ -273,12 +253,7 @@ export const SETTINGS = {
       parse: oneOf(LOG_LEVELS),
       description: "lowest level to log: info, warn, error or silent",
     },
-    requests: {
-      flag: "--access-log",
-      default: "off",
-      parse: onOrOff,
-      description: "log each request",
-    },
+    requests: onOff("--access-log", "log each request"),
   },
   simulation: {
     faults: {

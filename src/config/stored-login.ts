@@ -2,8 +2,7 @@ import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { replaceFileAtomic } from "../storage/atomic-file.ts";
-import type { Environment } from "./environment.ts";
-import { bearerToken, serviceUrl } from "./setting-values.ts";
+import { bearerToken, type Environment, serviceUrl } from "./setting-values.ts";
 import { readText } from "./text-file.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 

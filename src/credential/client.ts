@@ -2,7 +2,6 @@ import { timingSafeEqual } from "node:crypto";
 import type { Awaitable } from "../awaitable.ts";
 import { validationError } from "../validation.ts";
 import { CONTROL_CHARACTER } from "./authorization.ts";
-import type { Parent } from "./parent.ts";
 import { hashToken } from "./token.ts";
 
 /**
@@ -18,6 +17,18 @@ export function parseScope(scope: unknown = "write"): Scope {
 }
 
 export const isScope = (value: unknown): value is Scope => value === "read" || value === "write";
+
+/** An API key, or a user or a client that has none, with the hash of its stored entry, which is empty if nothing is stored. */
+export type Parent =
+  | { readonly kind: "key"; readonly id: string }
+  | { readonly kind: "user" | "client"; readonly name: string; readonly entryHash: string };
+
+/** Returns a text that differs for each parent. */
+export const parentText = (parent: Parent): string =>
+  parent.kind === "key" ? `key:${parent.id}` : `${parent.kind}:${parent.entryHash}:${parent.name}`;
+
+export const isSameParent = (one?: Parent, other?: Parent): boolean =>
+  (one && parentText(one)) === (other && parentText(other));
 
 /** The client that holds a bearer token. */
 export interface Client {

@@ -3,8 +3,7 @@ import { type Awaitable, chain } from "../awaitable.ts";
 import { parseDuration } from "../duration.ts";
 import { type FieldError, ServiceError } from "../error.ts";
 import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
-import { type LookupClient, parseScope, type Scope } from "./client.ts";
-import type { Parent } from "./parent.ts";
+import { type LookupClient, type Parent, parseScope, type Scope } from "./client.ts";
 import { hashToken, isMintedToken, mintToken, randomBase62 } from "./token.ts";
 
 const ID_CHARACTERS = 8;

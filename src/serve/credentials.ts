@@ -16,7 +16,6 @@ import { errorMessage } from "../error-message.ts";
 import type { Credentials } from "../http/auth/authenticator.ts";
 import type { Log } from "../http/observability/log.ts";
 import { isObject } from "../validation.ts";
-import { confirmFirstKey } from "./first-key.ts";
 
 export interface ConfiguredCredentials {
   /** What the service accepts. */
@@ -26,7 +25,7 @@ export interface ConfiguredCredentials {
   readonly hasUsers: boolean;
   /** Generated at start if nothing is configured; to be shown once. */
   readonly demo: { readonly token: string; readonly user: string; readonly password: string } | undefined;
-  /** Whether to create an API key when the server listens, and to show it once. */
+  /** Whether private mode would reject every request, so that the server needs a first API key. */
   readonly needsFirstKey: boolean;
 }
 
@@ -50,7 +49,6 @@ export async function openCredentials(
     access.privateMode &&
     !isConfigured &&
     allKeys.every((key) => key.kind !== undefined || isExpired(key, Date.now()));
-  if (needsFirstKey && !confirmFirstKey()) throw new UsageError(withoutCredentials(config));
   if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
@@ -92,15 +90,6 @@ export async function openCredentials(
     demo: undefined,
     needsFirstKey,
   };
-}
-
-/** Private mode without credentials would reject every request, and the demo's would be unknown to its users. */
-function withoutCredentials({ store }: Config): string {
-  const isInMemory = store.url.value === "memory:";
-  const hint = isInMemory
-    ? "store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE"
-    : "create an API key with: todo keys create NAME, with the same store. Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE";
-  return `private mode has no valid credentials: ${hint}`;
 }
 
 function demoCredentials(keys: KeyStore): ConfiguredCredentials {

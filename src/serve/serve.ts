@@ -1,9 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { version } from "../../package.json" with { type: "json" };
-import { describeListenError, reachableHost, resolveAddress } from "../config/address.ts";
-import type { Config } from "../config/config.ts";
-import { clusterVariables, type Environment } from "../config/environment.ts";
-import type { Sourced } from "../config/setting-values.ts";
+import { describeListenError, localUrl, resolveAddress } from "../config/address.ts";
+import { type Config, clusterVariables } from "../config/config.ts";
+import type { Environment, Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import { createMetricsService } from "../http/listener/metrics.ts";
@@ -19,11 +18,18 @@ import type { TodoStore } from "../todo.ts";
 import { readSchedule, scheduleBackups } from "./backups.ts";
 import { getCertificateFiles, readCertificate, watchCertificate } from "./certificate.ts";
 import { type ConfiguredCredentials, openCredentials } from "./credentials.ts";
-import { showFirstKey, whereToOpen } from "./first-key.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import { seedStore } from "./seed.ts";
-import { describeAddresses, describeDemo, describeMemory, describeRisk } from "./start-message.ts";
+import {
+  confirmFirstKey,
+  describeAddresses,
+  describeDemo,
+  describeMemory,
+  describeRisk,
+  showFirstKey,
+  whereToOpen,
+} from "./start-message.ts";
 import { registerStoreMetrics } from "./store-metrics.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
@@ -63,6 +69,7 @@ export async function serve(config: Config, env: Environment, onProgress: OnProg
     else log.info({ todos }, "store seeded");
   }
   const credentials = await openCredentials(config, store.keys, log);
+  if (credentials.needsFirstKey) confirmFirstKey(config);
   const service = createService({
     store,
     credentials: credentials.accepted,
@@ -141,8 +148,7 @@ async function openConfiguredStore(
 }
 
 /** Returns the host and port that the server listens on, as clients send them. */
-export const getOwnHost = ({ address: { host, port }, tls }: Pick<Config, "address" | "tls">): string =>
-  new URL(`${tls.cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port.value}`).host;
+export const getOwnHost = ({ address, tls }: Config): string => new URL(localUrl(address, tls)).host;
 
 function serveAt(
   service: Service,

@@ -1,7 +1,25 @@
 import { reachableUrl } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
+import { UsageError } from "../config/usage-error.ts";
+import { createKey, type KeyStore } from "../credential/key.ts";
 import type { ConfiguredCredentials } from "./credentials.ts";
-import { type Reachability, whereToOpen } from "./first-key.ts";
+
+interface Reachability {
+  readonly access: Pick<Config["access"], "allowBasicOverHttp">;
+  /** Whether the server listens on loopback only. */
+  readonly onLoopback: boolean;
+}
+
+/** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
+export function whereToOpen(listenerUrl: string, { onLoopback, access }: Reachability): string {
+  const { protocol, hostname } = new URL(listenerUrl);
+  const url = reachableUrl(listenerUrl);
+  const acceptsOthers = protocol === "https:" || access.allowBasicOverHttp;
+  if (new URL(url).hostname !== hostname)
+    return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
+  if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;
+  return "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";
+}
 
 /** The settings and credentials that decide what a start prints on a terminal. */
 export interface StartSubject extends Pick<ConfiguredCredentials, "demo" | "hasUsers">, Reachability {
@@ -55,4 +73,40 @@ export function describeRisk({ access, tls, network }: Config, onLoopback: boole
   if (onLoopback || tls.cert !== undefined || network.trustedProxies.length > 0) return undefined;
   const [surface, secrets] = access.privateMode ? ["the service", "credentials"] : ["/admin/", "passwords"];
   return `${surface} accepts requests from this machine only, because ${secrets} would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front`;
+}
+
+/** The name of the API key that a private server creates at its first start. */
+const NAME = "first";
+
+/**
+ * Asks on a terminal whether to create the first API key. Otherwise throws a UsageError, because private mode without
+ * credentials would reject every request, and the demo's would be unknown to its users.
+ */
+export function confirmFirstKey({ store }: Config): void {
+  const question = `No credentials exist, and private mode needs one. Create an API key named "${NAME}"?`;
+  if (process.stdin.isTTY && process.stdout.isTTY && confirm(question)) return;
+  const [first, option] =
+    store.url.value === "memory:"
+      ? ["store the to-dos with --store sqlite:FILE and create", " --store sqlite:FILE."]
+      : ["create", ", with the same store."];
+  throw new UsageError(
+    `private mode has no valid credentials: ${first} an API key with: todo keys create NAME${option} Or create a user with: todo users add NAME --users-file FILE, and start with --users-file FILE`,
+  );
+}
+
+/**
+ * Creates the first API key and prints its token once, on standard error, because secrets do not belong in the log.
+ * @param advice says where to open the list
+ */
+export async function showFirstKey(keys: KeyStore, advice: string): Promise<void> {
+  const minted = await createKey(keys, NAME, undefined, Date.now());
+  if (minted === undefined) throw new Error(`an API key named ${NAME} was created meanwhile`);
+  process.stderr.write(`
+The token of the API key ${minted.key.id} (${minted.key.name}) is shown only once:
+
+${minted.token}
+
+${advice} Sign in with the token.
+
+`);
 }

@@ -2,10 +2,9 @@ import { once } from "node:events";
 import { existsSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Command } from "commander";
-import { describeListenError, reachableHost, resolveAddress } from "../../config/address.ts";
+import { describeListenError, localUrl, resolveAddress } from "../../config/address.ts";
 import { type Config, type Flags, readConfig, readSecretFiles } from "../../config/config.ts";
-import type { Environment } from "../../config/environment.ts";
-import type { Sourced } from "../../config/setting-values.ts";
+import type { Environment, Sourced } from "../../config/setting-values.ts";
 import { addServeOptions } from "../../config/settings.ts";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { escapeControls } from "../../escape-controls.ts";
@@ -80,7 +79,7 @@ async function* checks(flags: Flags, env: Environment): AsyncGenerator<[name: st
     yield ["clock", checkClock(store)];
   }
   yield ["port", port];
-  yield ["metrics", await attempt(() => checkPort(metrics.host, metrics.port, NO_TLS))];
+  yield ["metrics", await attempt(() => checkPort(metrics.host, metrics.port, { cert: undefined }))];
   for (const outcome of findRescue(url.value)) yield ["rescue", outcome];
   yield ["backups", await attempt(() => checkBackups(config, store))];
   for (const outcome of checkFiles(flags, env, store)) yield ["files", outcome];
@@ -132,10 +131,9 @@ function findRescue(url: string): Outcome[] {
 }
 
 async function checkCredentials(config: Config): Promise<Outcome> {
-  // The check reads no API keys, which private mode would need.
-  const open = { ...config, access: { ...config.access, privateMode: false } };
-  const credentials = await openCredentials(open, openMemory().keys, NOOP_LOG, () => {});
-  if (credentials.demo !== undefined) {
+  // The check reads no API keys.
+  const credentials = await openCredentials(config, openMemory().keys, NOOP_LOG);
+  if (credentials.demo !== undefined || credentials.needsFirstKey) {
     const consequence = config.access.privateMode
       ? "the server does not start"
       : "each start generates demo credentials";
@@ -203,12 +201,10 @@ function checkBackups(config: Config, store: StoreProbe | undefined): Outcome {
   return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
 }
 
-const NO_TLS: Config["tls"] = { cert: undefined, key: undefined };
-
 async function checkPort(
   host: string,
   configured: Sourced<number> | undefined,
-  tls: Config["tls"],
+  tls: Pick<Config["tls"], "cert">,
 ): Promise<Outcome> {
   if (configured === undefined) return NOT_CONFIGURED;
   const { value: port, source } = configured;
@@ -219,8 +215,7 @@ async function checkPort(
     await once(server.listen({ host: address, port, exclusive: true }), "listening");
     return ["ok", `${port} on ${host} is free`];
   } catch (error) {
-    const url = `${tls.cert === undefined ? "http" : "https"}://${reachableHost(host)}:${port}/unknown`;
-    if (getErrno(error) === "EADDRINUSE" && (await isOurs(url)))
+    if (getErrno(error) === "EADDRINUSE" && (await isOurs(localUrl({ host, port: configured }, tls))))
       return ["ok", `${port} on ${host} is used by a running todo server`, true];
     return ["failed", describeListenError(error, { host, port }, source)];
   } finally {
@@ -234,7 +229,7 @@ const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host|unauthorized
 /** Whether a server of this program responds. */
 async function isOurs(url: string): Promise<boolean> {
   try {
-    const response = await fetchLocally(url);
+    const response = await fetchLocally(`${url}/unknown`);
     return OWN_ERROR.test(await response.text());
   } catch {
     // Any failure means that another program uses the port.

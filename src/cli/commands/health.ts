@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { reachableHost } from "../../config/address.ts";
+import { localUrl } from "../../config/address.ts";
 import { type Flags, readSettings, readTls } from "../../config/config.ts";
 import { optionFor, SETTINGS } from "../../config/settings.ts";
 import { CommandError, UsageError } from "../../config/usage-error.ts";
@@ -19,15 +19,15 @@ export function addHealthCommand(program: Command, process: CommandProcess): voi
     .addOption(optionFor(SETTINGS.tls.key))
     .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
     .action(async (flags: Flags) => {
-      const { host, port } = readSettings(SETTINGS.address, flags, process.env);
-      const { cert } = readTls(flags, process.env);
+      const address = readSettings(SETTINGS.address, flags, process.env);
+      const tls = readTls(flags, process.env);
+      const { port } = address;
       if (port.value === 0) {
         throw new UsageError(
           `port 0 means any free port: set ${port.source} to the port that the server listens on`,
         );
       }
-      const scheme = cert === undefined ? "http" : "https";
-      const url = `${scheme}://${reachableHost(host)}:${port.value}/${flags.ready === true ? "readyz" : "livez"}`;
+      const url = `${localUrl(address, tls)}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);
       if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
     });

@@ -32,9 +32,10 @@ import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
-import type { OpenKeysOptions } from "../../storage/store.ts";
 import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
 import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
+
+const NEWEST = "name of the client, for its newest key, or id of a key";
 
 /** Adds `todo keys`, which manages the API keys in a store, also while a server uses the store. */
 export function addKeysCommand(program: Command, process: CommandProcess): void {
@@ -56,18 +57,18 @@ export function addKeysCommand(program: Command, process: CommandProcess): void 
     )
     .action((name: string, flags: Flags) => create(process, name, flags));
   add("link", "Print a link and a QR code that sign in another browser of a client. Its token stays valid.")
-    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .argument("<name-or-id>", NEWEST)
     .argument("[url]", "address of the service, by default TODO_URL")
     .action((key: string, url: string | undefined, flags: Flags) => link(process, key, url, flags));
   add("list", "List all API keys. Their tokens are not stored.").action((flags: Flags) =>
     list(process, flags),
   );
   add("rename", "Rename an API key, or what follows the owner in the name of a browser.")
-    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .argument("<name-or-id>", NEWEST)
     .argument("<new-name>", "new name")
     .action((key: string, name: string, flags: Flags) => rename(process, key, name, flags));
   add("rotate", "Replace an API key and print the new token, which is shown only once.")
-    .argument("<name-or-id>", "name of the client, for its newest key, or id of a key")
+    .argument("<name-or-id>", NEWEST)
     .option(
       "--overlap <duration>",
       "how long the old key stays valid; 0 revokes it immediately",
@@ -85,7 +86,7 @@ async function create(process: CommandProcess, name: string, flags: Flags): Prom
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
   const serviceUrl =
     flags.link === undefined ? undefined : parseLinkUrl(process, flags.link, `--link "${flags.link}"`);
-  await withKeys(process, flags, { createIfMissing: true }, async (keys) => {
+  const work = async (keys: KeyStore): Promise<void> => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
       throw new UsageError(
@@ -94,7 +95,8 @@ async function create(process: CommandProcess, name: string, flags: Flags): Prom
     }
     if (serviceUrl === undefined) await show(process, minted);
     else await showLink(process, keys, minted.key, serviceUrl);
-  });
+  };
+  await withKeys(process, flags, work, { createIfMissing: true });
 }
 
 async function link(
@@ -104,9 +106,8 @@ async function link(
   flags: Flags,
 ): Promise<void> {
   const serviceUrl = parseLinkUrl(process, url ?? true, `"${url}"`);
-  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
-    const newest = (await named(keys, nameOrId)).at(-1);
-    if (newest === undefined) throw unknownKey();
+  await withKeys(process, flags, async (keys) => {
+    const newest = await findNewest(keys, nameOrId);
     if (newest.kind !== undefined)
       throw new UsageError(
         `${newest.id} is the key of a browser: use the name or id of the key that it signed in with`,
@@ -121,9 +122,8 @@ async function rename(
   newName: string,
   flags: Flags,
 ): Promise<void> {
-  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
-    const newest = (await named(keys, nameOrId)).at(-1);
-    if (newest === undefined) throw unknownKey();
+  await withKeys(process, flags, async (keys) => {
+    const newest = await findNewest(keys, nameOrId);
     const all = await keys.list();
     const { id, name } = await renameKey(keys, newest, newName, all).catch((error) => {
       if (!(error instanceof ServiceError)) throw error;
@@ -166,7 +166,7 @@ async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: 
 
 async function list(process: CommandProcess, flags: Flags): Promise<void> {
   const now = Date.now();
-  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
+  await withKeys(process, flags, async (keys) => {
     const all = (await keys.list()).filter((key) => isListed(key, now));
     if (all.length === 0) process.stderr.write("No API keys.\n");
     else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, all, now))]));
@@ -175,20 +175,19 @@ async function list(process: CommandProcess, flags: Flags): Promise<void> {
 
 async function rotate(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
   const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
-  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
-    const newest = (await named(keys, nameOrId)).at(-1);
-    if (newest === undefined) throw unknownKey();
+  await withKeys(process, flags, async (keys) => {
+    const newest = await findNewest(keys, nameOrId);
     const now = Date.now();
     const minted = await rotateKey(keys, newest.id, overlap, now);
     if (minted === undefined) throw unknownKey();
     const until =
       overlap === 0 ? "no longer valid" : `valid until ${formatTime(now + overlap)} at the latest`;
-    await show(process, minted, `Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
+    await show(process, minted, ` Older keys of ${escapeControls(minted.key.name)} are ${until}.`);
   });
 }
 
 async function revoke(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
-  await withKeys(process, flags, { createIfMissing: false }, async (keys) => {
+  await withKeys(process, flags, async (keys) => {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
     // A concurrent rotation may add another key, so repeat until none is left.
@@ -209,12 +208,19 @@ async function named(keys: KeyStore, nameOrId: string): Promise<Key[]> {
   return byId.length > 0 ? byId : all.filter(({ kind, name }) => kind === undefined && name === nameOrId);
 }
 
+/** Returns the key with this id, or else the newest key of the client with this name. Throws a CommandError without one. */
+async function findNewest(keys: KeyStore, nameOrId: string): Promise<Key> {
+  const newest = (await named(keys, nameOrId)).at(-1);
+  if (newest === undefined) throw unknownKey();
+  return newest;
+}
+
 /** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */
 async function withKeys(
   process: CommandProcess,
   flags: Flags,
-  { createIfMissing }: Pick<OpenKeysOptions, "createIfMissing">,
   work: (keys: KeyStore) => Promise<void>,
+  { createIfMissing } = { createIfMissing: false },
 ): Promise<void> {
   const { value: url, source } = readStoreUrl(flags, process.env);
   const onCreated = (created: string) => printError(process, `created ${created}`);
@@ -230,11 +236,7 @@ async function withKeys(
       `${source}: commands cannot open the keys of a memory store: manage them at /admin/keys, or use ${KEPT_URLS}, or TODO_CLIENTS_FILE`,
     );
   try {
-    try {
-      await work(opened.keys);
-    } finally {
-      await opened.close();
-    }
+    await work(opened.keys).finally(() => opened.close());
   } catch (error) {
     if (error instanceof CommandError) throw error;
     throw new CommandError(errorMessage(error instanceof ServiceError ? error.cause : error));
@@ -245,9 +247,8 @@ async function withKeys(
 async function show(process: CommandProcess, { key, token }: MintedKey, more = ""): Promise<void> {
   const expiry = key.expiresAt === undefined ? "does not expire" : `expires ${formatTime(key.expiresAt)}`;
   process.stderr.write(
-    `Key ${key.id} of ${escapeControls(key.name)} ${expiry}. Its token is shown only once. ${more}`.trim(),
+    `Key ${key.id} of ${escapeControls(key.name)} ${expiry}. Its token is shown only once.${more}\n`,
   );
-  process.stderr.write("\n");
   await writeStdout(process, `${token}\n`).catch((error) => {
     throw new Error(`${error.message}: the token is lost; revoke the key with todo keys revoke ${key.id}`);
   });

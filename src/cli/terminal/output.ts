@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { styleText } from "node:util";
-import type { Environment } from "../../config/environment.ts";
+import type { Environment } from "../../config/setting-values.ts";
 import { escapeControls } from "../../escape-controls.ts";
 
 /** Standard output or standard error of a command. */
@@ -42,7 +42,7 @@ export const getColumns = ({ isTTY, columns }: Pick<Output, "isTTY" | "columns">
   isTTY ? columns || FALLBACK_WIDTH : Number.POSITIVE_INFINITY;
 
 /** Returns colored text if the stream is a terminal; NO_COLOR and FORCE_COLOR override that. */
-export const paint = (style: "dim" | "green" | "red", text: string, stream: Output): string =>
+export const paint = (style: "dim" | "red", text: string, stream: Output): string =>
   styleText(style, text, { stream });
 
 /** Write errors that `writeStdout` has already passed to its caller. */

@@ -1,6 +1,5 @@
-import { type Identity, identityFields } from "../../credential/client.ts";
+import { type Identity, identityFields, type Parent, parentText } from "../../credential/client.ts";
 import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
-import { type Parent, parentText } from "../../credential/parent.ts";
 import {
   createLink,
   createSession,

@@ -1,5 +1,5 @@
+import type { Parent } from "../../credential/client.ts";
 import type { Key, StoredKey } from "../../credential/key.ts";
-import type { Parent } from "../../credential/parent.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
 import { parseMadeWith } from "./made-with.ts";
 

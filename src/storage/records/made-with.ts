@@ -1,5 +1,5 @@
+import { type Parent, parentText } from "../../credential/client.ts";
 import type { Key } from "../../credential/key.ts";
-import { type Parent, parentText } from "../../credential/parent.ts";
 
 const LINK = "code:";
 
