@@ -18,6 +18,12 @@ export interface TaskOptions {
   readonly onProgress?: OnProgress;
 }
 
+/** Yields to the event loop once, then throws the signal's reason if it was aborted. */
+export async function yieldToEventLoop(signal: AbortSignal): Promise<void> {
+  await new Promise(setImmediate);
+  signal.throwIfAborted();
+}
+
 export interface TransferOptions extends TaskOptions {
   /** Whether API keys are part of the transfer (default: omit). It contains the hashes of their tokens. */
   readonly keys?: "include" | "omit";

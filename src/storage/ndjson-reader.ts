@@ -11,6 +11,7 @@ import {
   TooManyTodosError,
   type TransferOptions,
   type TransferSummary,
+  yieldToEventLoop,
 } from "./maintenance.ts";
 import { FORMAT, type Header } from "./ndjson.ts";
 import type { IdempotencyRecord } from "./records/idempotency.ts";
@@ -83,8 +84,7 @@ export class NdjsonReader {
     for await (const chunk of source) {
       yield limited([...this.read(chunk)]);
       onProgress("importing", this.count, this.#header?.todos);
-      await new Promise(setImmediate);
-      signal.throwIfAborted();
+      await yieldToEventLoop(signal);
     }
     yield limited([...this.end()]);
     onProgress("importing", this.count, this.count);

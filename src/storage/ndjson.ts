@@ -5,7 +5,7 @@
  */
 import type { StoredKey } from "../credential/key.ts";
 import type { TodoId } from "../todo.ts";
-import type { TaskOptions, TransferSummary } from "./maintenance.ts";
+import { type TaskOptions, type TransferSummary, yieldToEventLoop } from "./maintenance.ts";
 import type { IdempotencyRecord } from "./records/idempotency.ts";
 import { madeWithText } from "./records/made-with.ts";
 
@@ -43,8 +43,7 @@ export async function writeExport(
 ): Promise<TransferSummary> {
   const writeLines = async (lines: readonly string[]): Promise<void> => {
     if (lines.length > 0) await write(`${lines.join("\n")}\n`);
-    await new Promise(setImmediate);
-    signal.throwIfAborted();
+    await yieldToEventLoop(signal);
   };
   const records = idempotencyRecords.length || undefined;
   await writeLines([encodeHeader({ lastId, todos: count, keys: keys?.length, idempotencyRecords: records })]);

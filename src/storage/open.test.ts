@@ -12,7 +12,7 @@ import {
 import { errorOf } from "../../test/rejection.ts";
 import { storePathsIn, temporaryFolder } from "../../test/temporary.ts";
 import { openKeys, openStore, openStoreAdmin } from "./open.ts";
-import { quoteArgument } from "./sqlite/errors.ts";
+import { quoteArgument } from "./sqlite/ways-out.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { ended, runTodo } from "../../../test/command.ts";
-import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
+import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-accept-loss-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -7,8 +7,8 @@ import { callTodo } from "../../../test/call-todo.ts";
 import { runTodo } from "../../../test/command.ts";
 import { createKey } from "../../credential/key.ts";
 import { createLink } from "../../credential/session.ts";
-import { quoteArgument } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
+import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
 
 const WRITERS = 8;
 const HEADERS = { "Content-Type": "application/json" };

@@ -20,8 +20,8 @@ import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
 import { openDatabases, whyNoServer } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
-import { restoreCommand } from "../../storage/sqlite/errors.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
+import { restoreCommand } from "../../storage/sqlite/ways-out.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
 afterAll(() => rmSync(folder, { recursive: true }));

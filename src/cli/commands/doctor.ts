@@ -17,8 +17,8 @@ import { openCredentials } from "../../serve/credentials.ts";
 import { describeRisk } from "../../serve/start-message.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { parseFilePath, probeStore, type StoreProbe } from "../../storage/open.ts";
-import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/errors.ts";
 import { fileUsage } from "../../storage/sqlite/files.ts";
+import { findRescueFiles, rescueTime, restoreCommand } from "../../storage/sqlite/ways-out.ts";
 import type { CommandProcess } from "../terminal/output.ts";
 import { fetchLocally } from "./health.ts";
 

@@ -1,6 +1,4 @@
 import { randomBytes } from "node:crypto";
-import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
-import type { KeyChange } from "../../credential/key-rules.ts";
 import {
   type ListQuery,
   MAX_TODO_ID,
@@ -10,7 +8,6 @@ import {
   type TodoJson,
   type TodoList,
 } from "../../todo.ts";
-import { ChangingKeys } from "../records/changing-keys.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { KeyTable } from "../records/key-table.ts";
 import { TodoState } from "../state.ts";
@@ -38,7 +35,7 @@ export function openMemory(options: MemoryOptions = {}): Store {
 }
 
 class MemoryStore implements Store {
-  readonly keys = new MemoryKeys();
+  readonly keys = new KeyTable();
   readonly #state: TodoState;
 
   constructor({ lastId, ...given }: MemoryOptions) {
@@ -86,25 +83,5 @@ class MemoryStore implements Store {
 
   close(): void {
     this.#state.feed.end();
-  }
-}
-
-class MemoryKeys extends ChangingKeys implements KeyStore {
-  readonly #table = new KeyTable();
-
-  find(tokenHash: Uint8Array): StoredKey | undefined {
-    return this.#table.find(tokenHash);
-  }
-
-  list(): Key[] {
-    return this.#table.list();
-  }
-
-  recordUse(id: string, usedAt: number): void {
-    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
-  }
-
-  protected change(change: KeyChange): boolean {
-    return this.#table.change(change) !== undefined;
   }
 }

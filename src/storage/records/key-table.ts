@@ -1,13 +1,15 @@
-import type { Key, StoredKey } from "../../credential/key.ts";
-import { decide, type KeyChange, type KeyDifference } from "../../credential/key-rules.ts";
+import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import { decide, type KeyChange } from "../../credential/key-rules.ts";
+import { ChangingKeys } from "./changing-keys.ts";
 
 /** API keys in memory, by id and by the hash of their token. */
-export class KeyTable {
+export class KeyTable extends ChangingKeys implements KeyStore {
   /** In order of insertion. */
   readonly #keys = new Map<string, StoredKey>();
   readonly #byHash = new Map<string, StoredKey>();
 
   constructor(keys: Iterable<StoredKey> = []) {
+    super();
     for (const key of keys) this.#put(key);
   }
 
@@ -24,12 +26,15 @@ export class KeyTable {
     return this.stored().map(({ tokenHash: _, ...key }) => key);
   }
 
-  /** Returns what a change has done; `undefined` if the rules do not allow it. */
-  change(change: KeyChange): KeyDifference | undefined {
+  recordUse(id: string, usedAt: number): void {
+    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
+  }
+
+  protected change(change: KeyChange): boolean {
     const difference = decide(this.#keys, change);
     for (const id of difference?.remove ?? []) this.#remove(id);
     for (const key of difference?.put ?? []) this.#put(key);
-    return difference;
+    return difference !== undefined;
   }
 
   #put(key: StoredKey): void {

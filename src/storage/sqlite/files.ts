@@ -19,7 +19,8 @@ import { basename, dirname, join } from "node:path";
 import { describeFsError } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import type { FileUsage } from "../store.ts";
-import { describeWaysOut, openError, quoteArgument } from "./errors.ts";
+import { openError } from "./errors.ts";
+import { describeWaysOut, quoteArgument } from "./ways-out.ts";
 
 /** The permissions of new files. Only the owner may read a store, because it contains the hashes of API keys. */
 export const PRIVATE_MODE = 0o600;

@@ -8,6 +8,7 @@ import { KeyTable } from "../records/key-table.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { Checksum, keyText } from "./checksum.ts";
+import { describeOpenError } from "./diagnosis.ts";
 import { openError } from "./errors.ts";
 import { hasOnlyWal, isSame, statRegularFile } from "./files.ts";
 import { isServed } from "./lock.ts";
@@ -15,7 +16,6 @@ import { assertNotBehindMark, readMark, toMark, writeMark } from "./mark.ts";
 import { openDatabase, openExisting } from "./open.ts";
 import { putStoredKey, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
-import { describeOpenError } from "./ways-out.ts";
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a

@@ -10,45 +10,43 @@ import { randomId } from "./migrations.ts";
 import { readEvents, storedIdempotencyRecords } from "./rows.ts";
 import { storeRow } from "./store-row.ts";
 
-/** Removes damaged rows that a store can do without. */
-type Repair = () => void;
-
 /**
- * Loads the contents of a file into memory. Throws a DamageError if they differ from their checksum.
+ * Loads the contents of a file into memory. Throws a DamageError if they differ from their checksum. Deletes damaged rows that a
+ * store can do without.
  */
 export function load(database: Database, options: typeof DEFAULTS): StartContents {
-  const repairs: Repair[] = [];
   // All reads see one snapshot, and commands that change API keys do not wait for them.
-  const snapshot = database.transaction(() => loadSnapshot(database, options, repairs));
-  const contents = assertReadable(() => snapshot.deferred());
-  for (const repair of repairs) repair();
-  return contents;
+  const snapshot = database.transaction(() => loadSnapshot(database, options));
+  const { contents, damagedKeys, damageOfEvents } = assertReadable(() => snapshot.deferred());
+  for (const keyHash of damagedKeys)
+    database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
+  if (damagedKeys.length > 0)
+    options.onWarning(
+      `${damagedKeys.length} damaged idempotency keys were deleted: a repeated request may create a second to-do`,
+    );
+  if (damageOfEvents === undefined) return contents;
+  database.run("DELETE FROM events");
+  options.onWarning(
+    `all stored events were deleted, because ${damageOfEvents}: clients that reconnect load the list again`,
+  );
+  return { ...contents, position: { ...contents.position, epoch: randomId() } };
 }
 
-function loadSnapshot(database: Database, options: typeof DEFAULTS, repairs: Repair[]): StartContents {
-  const { epoch, last_id, sequence } = storeRow(database);
-  const stored = { epoch, sequence: Number(sequence) };
+function loadSnapshot(database: Database, options: typeof DEFAULTS) {
+  const { epoch, last_id: lastId, sequence } = storeRow(database);
+  const position = { epoch, sequence: Number(sequence) };
   const table = new Table();
   const report = visitor(database, "loading", options.onProgress);
   assertUndamaged(database, (todos) => {
     table.appendRun(todos);
     report(todos);
   });
-  const damaged: string[] = [];
-  const idempotencyRecords = [...storedIdempotencyRecords(database, (keyHash) => damaged.push(keyHash))];
-  if (damaged.length > 0) repairs.push(() => deleteDamaged(database, damaged, options));
+  const damagedKeys: string[] = [];
+  const idempotencyRecords = [...storedIdempotencyRecords(database, (keyHash) => damagedKeys.push(keyHash))];
   warnOfClock(database, options);
-  const events = loadEvents(database, stored, options, repairs);
-  const position = events === undefined ? { ...stored, epoch: randomId() } : stored;
-  return { position, lastId: last_id, table, events: events ?? [], idempotencyRecords };
-}
-
-function deleteDamaged(database: Database, damaged: readonly string[], { onWarning }: typeof DEFAULTS): void {
-  for (const keyHash of damaged)
-    database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
-  onWarning(
-    `${damaged.length} damaged idempotency keys were deleted: a repeated request may create a second to-do`,
-  );
+  const { events, damage: damageOfEvents } = loadEvents(database, position, options.maxEvents);
+  const contents = { position, lastId, table, events, idempotencyRecords };
+  return { contents, damagedKeys, damageOfEvents };
 }
 
 /** A clock that is behind lets API keys and idempotency keys live longer than they should. */
@@ -68,23 +66,16 @@ function warnOfClock(database: Database, { now, onWarning }: typeof DEFAULTS): v
   onWarning(`the clock (${clock}) is behind the newest stored time (${newest}): set the clock`);
 }
 
-/** Returns `undefined` if the events are damaged. */
+/** Returns the events, or what is damaged. */
 function loadEvents(
   database: Database,
   last: Position,
-  { maxEvents, onWarning }: typeof DEFAULTS,
-  repairs: Repair[],
-): readonly TodoEvent[] | undefined {
+  maxEvents: number,
+): { readonly events: readonly TodoEvent[]; readonly damage?: string } {
   try {
-    return readEvents(database, last, maxEvents);
+    return { events: readEvents(database, last, maxEvents) };
   } catch (error) {
-    if (!(error instanceof DamageError)) throw error;
-    repairs.push(() => {
-      database.run("DELETE FROM events");
-      onWarning(
-        `all stored events were deleted, because ${error.message}: clients that reconnect load the list again`,
-      );
-    });
-    return undefined;
+    if (error instanceof DamageError) return { events: [], damage: error.message };
+    throw error;
   }
 }

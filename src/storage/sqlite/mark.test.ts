@@ -19,7 +19,6 @@ import { read } from "../../../test/store-contract.ts";
 import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store } from "../store.ts";
-import { quoteArgument, restoreCommand } from "./errors.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acceptLoss } from "./maintenance/accept-loss.ts";
 import { migrateFile } from "./maintenance/access.ts";
@@ -29,6 +28,7 @@ import { exportSkippingDamaged } from "./maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./maintenance/transfer.ts";
 import { writeMark } from "./mark.ts";
 import { openSqlite } from "./store.ts";
+import { quoteArgument, restoreCommand } from "./ways-out.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);

@@ -14,14 +14,16 @@ import {
   rmSync,
   writeSync,
 } from "node:fs";
+import { dirname } from "node:path";
 import { crc32 } from "node:zlib";
 import { describeFsError, getErrno } from "../../error-message.ts";
+import { fsyncFolder } from "../atomic-file.ts";
 import { PreconditionError } from "../maintenance.ts";
+import { describeLoss } from "./diagnosis.ts";
 import { assertNotOnlyWal, createPrivate, describeKind, statRegularFile } from "./files.ts";
 import { assertKnownFormat } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
-import { describeLoss } from "./ways-out.ts";
 
 export interface Mark {
   /** The id of the store. */
@@ -136,12 +138,13 @@ export function beginMark(path: string, id: string): void {
   throw new Error(`the store is complete, but ${problem}; the server tries again when it starts`);
 }
 
-/** Removes the mark before a command changes the id, so that a crash in between leaves no wrong mark. */
+/** Removes the mark before a command changes the id, and waits for the disk, so that a crash in between leaves no wrong mark. */
 export function removeMark(path: string): void {
   const file = markPath(path);
   const found = lstatSync(file, { throwIfNoEntry: false });
   if (found?.isDirectory()) throw new PreconditionError(`${file} is ${describeKind(found)}: move it away`);
   rmSync(file, { force: true });
+  fsyncFolder(dirname(path));
 }
 
 /** Returns the mark of a store, or why it cannot be read. */

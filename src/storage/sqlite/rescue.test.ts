@@ -18,11 +18,11 @@ import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store, StoreOptions } from "../store.ts";
-import { restoreCommand } from "./errors.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { restore } from "./maintenance/backup.ts";
 import { Rescue } from "./rescue.ts";
 import { openSqlite } from "./store.ts";
+import { restoreCommand } from "./ways-out.ts";
 
 const folder = temporaryFolder();
 let files = 0;

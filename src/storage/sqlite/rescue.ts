@@ -4,8 +4,8 @@ import { basename, dirname, join } from "node:path";
 import { errorMessage } from "../../error-message.ts";
 import { createFileAtomic } from "../atomic-file.ts";
 import { type ExportContents, writeExport } from "../ndjson.ts";
-import { findRescueFiles, rescueTime, restoreCommand } from "./errors.ts";
 import { PRIVATE_MODE } from "./files.ts";
+import { findRescueFiles, rescueTime, restoreCommand } from "./ways-out.ts";
 
 /** Renames the rescue files of a store that has started without them, because later messages would name them as the best copy. */
 export function retireRescueFiles(path: string, onWarning: (message: string) => void): void {

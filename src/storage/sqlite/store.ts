@@ -1,5 +1,4 @@
 import type { Database } from "bun:sqlite";
-import type { KeyChange } from "../../credential/key-rules.ts";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
@@ -8,6 +7,7 @@ import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailab
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
+import { describeOpenError } from "./diagnosis.ts";
 import { openError } from "./errors.ts";
 import { FileHealth } from "./health.ts";
 import { ServerKeys } from "./keys.ts";
@@ -19,8 +19,7 @@ import { randomId } from "./migrations.ts";
 import { openDatabase } from "./open.ts";
 import { retireRescueFiles } from "./rescue.ts";
 import { storeRow } from "./store-row.ts";
-import { describeOpenError } from "./ways-out.ts";
-import { WriterClient } from "./writer-client.ts";
+import { type FileRequest, WriterClient } from "./writer-client.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
 export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
@@ -94,7 +93,9 @@ class SqliteStore implements Store {
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
-    this.keys = new ServerKeys(writer.keys, (change) => answerInTime(this.#changeKeys(change)));
+    this.keys = new ServerKeys(writer.keys, (change) =>
+      answerInTime(this.#send({ type: "changeKeys", change })),
+    );
     writer.onKeys = (changed) => this.keys.update(changed);
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
@@ -169,11 +170,12 @@ class SqliteStore implements Store {
     }
   }
 
-  async #changeKeys(change: KeyChange): Promise<boolean> {
+  /** Sends a write to the writer thread. Throws `store_unavailable`. */
+  async #send(write: FileRequest): Promise<boolean> {
     try {
-      const isAllowed = await this.#writer.request({ type: "changeKeys", change });
+      const value = await this.#writer.request(write);
       this.#health.writeSucceeded();
-      return isAllowed;
+      return value;
     } catch (cause) {
       this.#health.writeFailed();
       throw storeUnavailable(cause);
@@ -199,13 +201,7 @@ class SqliteStore implements Store {
       removed: this.#removed,
       idempotencyRecords,
     };
-    try {
-      await this.#writer.request({ type: "commit", commit });
-    } catch (cause) {
-      this.#health.writeFailed();
-      throw cause;
-    }
-    this.#health.writeSucceeded();
+    await this.#send({ type: "commit", commit });
     this.#removed = [];
     batch.applyToState();
     this.#options.onBatch(events.length, performance.now() - started);

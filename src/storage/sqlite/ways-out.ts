@@ -1,62 +1,53 @@
-/** What is wrong with a store that cannot be used, and what to do. */
-import { copyFileSync } from "node:fs";
-import { errorMessage, getErrno } from "../../error-message.ts";
-import { assertIntact } from "./contents.ts";
-import { describeAccessError, describeWaysOut, inOneLine, isDamage, quoteArgument } from "./errors.ts";
-import { createPrivate, hasWal, removeDatabase, temporaryCopy } from "./files.ts";
-import { type OpenMode, openDatabase } from "./open.ts";
-import { storeRow } from "./store-row.ts";
+/** What to do with a store that cannot be used. */
+import { readdirSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 
-/** Returns why a store cannot be opened, and what to do where SQLite's message does not help. */
-export function describeOpenError(path: string, error: unknown): string {
-  if (isDamage(error)) return describeDamage(path, error);
-  if (getErrno(error) === "SQLITE_NOTADB") {
-    return `${errorMessage(error)}: name another file; if it was a store, ${describeWaysOut(path)}`;
-  }
-  return describeAccessError(path, error);
-}
-
-/** Returns what is damaged, and what to do. */
-export const describeDamage = (path: string, error: unknown): string =>
-  `it is damaged (${inOneLine(errorMessage(error))}; todo check has details): ${describeWaysOut(path, ["save what can be read with todo export --skip-damaged"], withoutOldWal(path))}`;
-
-/** Returns what a store has lost, and what to do. */
-export const describeLoss = (path: string, loss: string): string =>
-  `${loss}: ${describeWaysOut(path, [`continue without them with todo accept-loss ${quoteArgument(path)}`], withoutOldWal(path))}`;
-
-/** SQLite lets the pages of a WAL hide those of the database, also if the WAL is older. Returns how to get them back. */
-function withoutOldWal(path: string): string[] {
-  if (!hasWal(path)) return [];
-  const together = countTransactions(path, "readOnly") ?? -1;
-  const alone = countAlone(path) ?? -1;
-  if (alone <= together) return [];
-  return [
-    `stop all servers of the store and move ${path}-wal away, because it is old, and ${path} alone is sound and has ${alone} ${alone === 1 ? "transaction" : "transactions"}`,
+/**
+ * Returns how to get a store back, in the order of harm.
+ * @param last the ways that lose data
+ * @param better ways that lose less than a backup
+ */
+export function describeWaysOut(
+  path: string,
+  last: readonly string[] = [],
+  better: readonly string[] = [],
+): string {
+  const rescues = findRescueFiles(path).slice(-1);
+  const ways = [
+    "put the right files back",
+    ...rescues.map(
+      (file) => `run ${restoreCommand(file, path)}, which has what a server held at ${rescueTime(file)}`,
+    ),
+    ...better,
+    "restore a backup with todo restore",
+    ...last,
   ];
+  return `${ways.slice(0, -1).join(", ")}, or ${ways.at(-1)}`;
 }
 
-/** Returns the number of transactions in a database without its WAL. Reads a copy, because SQLite would use the WAL. */
-function countAlone(path: string): number | undefined {
-  const copy = temporaryCopy(path);
-  try {
-    createPrivate(copy);
-    copyFileSync(path, copy);
-    return countTransactions(copy, "exclusive");
-  } catch {
-    // The message about the store is more important than a reason, such as a full disk.
-    return undefined;
-  } finally {
-    removeDatabase(copy);
-  }
-}
+/** Returns the files that servers wrote beside a store when its files were wrong, from the oldest to the newest. */
+export const findRescueFiles = (path: string): string[] =>
+  readFolder(dirname(path))
+    .filter((name) => name.startsWith(`${basename(path)}.rescue-`) && name.endsWith(".ndjson"))
+    .sort()
+    .map((name) => join(dirname(path), name));
 
-/** Returns the number of transactions of a sound store; `undefined` if it cannot be read or is damaged. */
-function countTransactions(path: string, mode: OpenMode): number | undefined {
+/** Returns when a rescue file was written. Its name says it. */
+export const rescueTime = (file: string): string =>
+  file.replace(/^.*\.rescue-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d*Z\.ndjson$/s, "$1-$2-$3 $4:$5 UTC");
+
+export const restoreCommand = (file: string, path: string): string =>
+  `todo restore ${quoteArgument(file)} --store ${quoteArgument(`sqlite:${path}`)}`;
+
+/** Quotes an argument of a command for a shell if it needs that. */
+export const quoteArgument = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+
+function readFolder(folder: string): readonly string[] {
   try {
-    using database = openDatabase(path, mode);
-    assertIntact(database);
-    return Number(storeRow(database).transactions);
+    return readdirSync(folder);
   } catch {
-    return undefined;
+    // The folder is gone or may not be read. The error to describe says so.
+    return [];
   }
 }

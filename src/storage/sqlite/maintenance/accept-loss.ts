@@ -1,6 +1,4 @@
 import { existsSync } from "node:fs";
-import { dirname } from "node:path";
-import { fsyncFolder } from "../../atomic-file.ts";
 import { type LossSummary, PreconditionError } from "../../maintenance.ts";
 import { assertIntact, storeChecksum } from "../contents.ts";
 import { beginMark, checkMark, removeMark } from "../mark.ts";
@@ -23,7 +21,6 @@ export async function acceptLoss(path: string): Promise<LossSummary> {
   })();
   // The old mark reports the loss until the new id is on disk.
   removeMark(path);
-  fsyncFolder(dirname(path));
   beginMark(path, id);
   const { epoch, sequence } = storeRow(database);
   return { loss, position: { epoch, sequence: Number(sequence) } };

@@ -2,13 +2,14 @@ import type { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../../error-message.ts";
 import { type MigrationSummary, PreconditionError } from "../../maintenance.ts";
-import { describeWaysOut, inOneLine, isDamage } from "../errors.ts";
+import { describeDamage, describeLoss, describeOpenError, inOneLine } from "../diagnosis.ts";
+import { isDamage } from "../errors.ts";
 import { assertNotOnlyWal } from "../files.ts";
 import { acquireLock, type Lock } from "../lock.ts";
 import { assertNotBehindMark, checkMark } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { openDatabase, openExisting } from "../open.ts";
-import { describeDamage, describeLoss, describeOpenError } from "../ways-out.ts";
+import { describeWaysOut } from "../ways-out.ts";
 
 /** SQLite cannot read anything in a file, because its start is damaged. */
 export class UnreadableError extends Error {
@@ -102,10 +103,4 @@ export function lockOrRefuse(path: string): Lock {
   } catch (cause) {
     throw new PreconditionError(errorMessage(cause), { cause });
   }
-}
-
-/** Yields to the event loop once, then throws the signal's reason if it was aborted. */
-export async function yieldToEventLoop(signal: AbortSignal): Promise<void> {
-  await new Promise(setImmediate);
-  signal.throwIfAborted();
 }

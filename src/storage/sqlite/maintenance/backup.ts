@@ -10,6 +10,7 @@ import {
   PreconditionError,
   type RestoreSummary,
   type TaskOptions,
+  yieldToEventLoop,
 } from "../../maintenance.ts";
 import { type KeyRow, toKey } from "../../records/key-row.ts";
 import { assertIntact, countRows, storeChecksum } from "../contents.ts";
@@ -19,7 +20,7 @@ import { beginMark, markPath, removeMark } from "../mark.ts";
 import { assertKnownFormat, migrate, randomId, UnknownFormatError } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
 import { storeRow } from "../store-row.ts";
-import { lockOrRefuse, openOrRefuse, withSharedAccess, yieldToEventLoop } from "./access.ts";
+import { lockOrRefuse, openOrRefuse, withSharedAccess } from "./access.ts";
 import { copyStore } from "./copy.ts";
 import { importInto } from "./transfer.ts";
 
@@ -71,10 +72,9 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
     await yieldToEventLoop(task.signal);
     fsyncFile(part);
     const movedTo = existsSync(path) || hasWal(path) ? moveAside(path) : undefined;
-    removeMark(path);
     // SQLite would replay the WAL that a crashed server left beside its empty store.
     for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
-    fsyncFolder(dirname(path));
+    removeMark(path);
     renameSync(part, path);
     fsyncFolder(dirname(path));
     beginMark(path, id);

@@ -5,13 +5,14 @@ import { describeFsError, errorMessage } from "../../../error-message.ts";
 import { type CheckResult, type OnProgress, PreconditionError, type TaskOptions } from "../../maintenance.ts";
 import { DEFAULTS } from "../../store.ts";
 import { assertUndamaged, findStructuralDamage, visitor } from "../contents.ts";
-import { DamageError, describeWaysOut, isDamage, whyNotWritable } from "../errors.ts";
+import { describeDamage } from "../diagnosis.ts";
+import { DamageError, isDamage, whyNotWritable } from "../errors.ts";
 import { isLocked } from "../lock.ts";
 import { assertNotBehindMark, checkMark, markPath } from "../mark.ts";
 import { assertKnownFormat } from "../migrations.ts";
 import { readEvents, storedIdempotencyRecords } from "../rows.ts";
 import { storeRow } from "../store-row.ts";
-import { describeDamage } from "../ways-out.ts";
+import { describeWaysOut } from "../ways-out.ts";
 import { openOrRefuse, UnreadableError, withUnchangedStore } from "./access.ts";
 
 /** A server that starts deletes damaged events and idempotency keys, so they do not make a store unusable. */

@@ -1,13 +1,12 @@
 import type { Database } from "bun:sqlite";
 import { readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { TaskOptions } from "../../maintenance.ts";
+import { type TaskOptions, yieldToEventLoop } from "../../maintenance.ts";
 import { countRows } from "../contents.ts";
 import { createPrivate, fileUsage, isTemporaryCopy, removeDatabase, temporaryCopy } from "../files.ts";
 import { isBusy } from "../lock.ts";
 import { migrate } from "../migrations.ts";
 import { openDatabase } from "../open.ts";
-import { yieldToEventLoop } from "./access.ts";
 
 const MIB = 1024 * 1024;
 /** A server that uses the store needs room, too. */

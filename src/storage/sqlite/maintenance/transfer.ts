@@ -1,7 +1,5 @@
 import { existsSync } from "node:fs";
-import { dirname } from "node:path";
 import { encodeTodo } from "../../../todo.ts";
-import { fsyncFolder } from "../../atomic-file.ts";
 import { hasKeys, PreconditionError, type TransferOptions, type TransferSummary } from "../../maintenance.ts";
 import { inBatches, writeExport } from "../../ndjson.ts";
 import { NdjsonReader } from "../../ndjson-reader.ts";
@@ -88,7 +86,6 @@ export async function importInto(
     .run(storeId, randomId(), reader.lastId, reader.count);
   storeChecksum(database);
   removeMark(path);
-  fsyncFolder(dirname(path));
   database.run("COMMIT");
   return reader.summary;
 }
