@@ -129,3 +129,32 @@ export class TodoState implements Writable {
     this.#onRemoved(this.#records.add(record));
   }
 }
+
+/** The reads of a store that answers them from its state. */
+export abstract class LocalStore {
+  protected abstract readonly state: TodoState;
+
+  get count(): number {
+    return this.state.count;
+  }
+
+  get eventLag(): number {
+    return this.state.feed.lag;
+  }
+
+  get(id: TodoId): TodoJson | undefined {
+    return this.state.get(id);
+  }
+
+  list(query: ListQuery, maxBlobBytes?: number): TodoList {
+    return this.state.list(query, maxBlobBytes);
+  }
+
+  position(): Position {
+    return this.state.position;
+  }
+
+  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+    return this.state.feed.after(after, signal);
+  }
+}

@@ -1,16 +1,8 @@
 import { randomBytes } from "node:crypto";
-import {
-  type ListQuery,
-  MAX_TODO_ID,
-  type Position,
-  type TodoEvent,
-  type TodoId,
-  type TodoJson,
-  type TodoList,
-} from "../../todo.ts";
+import { MAX_TODO_ID, type TodoId } from "../../todo.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { KeyTable } from "../records/key-table.ts";
-import { TodoState } from "../state.ts";
+import { LocalStore, TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { insert, remove, setDone } from "../writes.ts";
 
@@ -34,54 +26,31 @@ export function openMemory(options: MemoryOptions = {}): Store {
   return new MemoryStore(options);
 }
 
-class MemoryStore implements Store {
+class MemoryStore extends LocalStore implements Store {
   readonly keys = new KeyTable();
-  readonly #state: TodoState;
+  protected readonly state: TodoState;
 
   constructor({ lastId, ...given }: MemoryOptions) {
+    super();
     const options = { ...DEFAULTS, ...given };
     const position = { epoch: randomBytes(8).toString("hex"), sequence: 0 };
     const onRemoved = ({ evicted }: RemovedRecords) => options.onIdempotencyKeysEvicted(evicted.length);
-    this.#state = new TodoState({ ...options, maxId: MAX_TODO_ID, onRemoved }, { position, lastId });
-  }
-
-  get count(): number {
-    return this.#state.count;
-  }
-
-  get eventLag(): number {
-    return this.#state.feed.lag;
+    this.state = new TodoState({ ...options, maxId: MAX_TODO_ID, onRemoved }, { position, lastId });
   }
 
   insert(title: string, idempotencyKey?: string): ReturnType<typeof insert> {
-    return insert(this.#state, title, idempotencyKey);
-  }
-
-  get(id: TodoId): TodoJson | undefined {
-    return this.#state.get(id);
-  }
-
-  list(query: ListQuery, maxBlobBytes?: number): TodoList {
-    return this.#state.list(query, maxBlobBytes);
+    return insert(this.state, title, idempotencyKey);
   }
 
   setDone(id: TodoId, done: boolean): ReturnType<typeof setDone> {
-    return setDone(this.#state, id, done);
+    return setDone(this.state, id, done);
   }
 
   delete(id: TodoId): ReturnType<typeof remove> {
-    return remove(this.#state, id);
-  }
-
-  position(): Position {
-    return this.#state.position;
-  }
-
-  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#state.feed.after(after, signal);
+    return remove(this.state, id);
   }
 
   close(): void {
-    this.#state.feed.end();
+    this.state.feed.end();
   }
 }

@@ -1,8 +1,8 @@
 import type { Database } from "bun:sqlite";
-import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList } from "../../todo.ts";
+import type { TodoId } from "../../todo.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
-import { type StartContents, TodoState } from "../state.ts";
+import { LocalStore, type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
@@ -68,14 +68,14 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
  * Concurrent writes share one transaction and one fsync in the writer thread. A batch decides their effect; the state changes
  * only after the batch is on disk.
  */
-class SqliteStore implements Store {
+class SqliteStore extends LocalStore implements Store {
   readonly keys: ServerKeys;
   readonly id: string;
   /** The epoch of all changes of this process. Another start, which may be of an old copy of the file, has another one. */
   readonly #epoch = randomId();
-  readonly #state: TodoState;
+  protected readonly state: TodoState;
   readonly #queue = new WriteQueue<Batch>(
-    () => new Batch(this.#state, this.#epoch),
+    () => new Batch(this.state, this.#epoch),
     (batch) => this.#commit(batch),
   );
   readonly #writer: WriterClient;
@@ -93,20 +93,21 @@ class SqliteStore implements Store {
     lock: Lock,
     options: typeof DEFAULTS,
   ) {
+    super();
     this.keys = new ServerKeys(writer.keys, (change) =>
       answerInTime(this.#send({ type: "changeKeys", change })),
     );
     writer.onKeys = (changed) => this.keys.update(changed);
     this.id = id;
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
-    this.#state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
+    this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
     this.#health = new FileHealth(writer, {
       path,
       otherFolder: options.rescueFolder,
-      contents: () => ({ ...this.#state.contents(), keys: this.keys.stored }),
+      contents: () => ({ ...this.state.contents(), keys: this.keys.stored }),
       onWarning: options.onWarning,
     });
   }
@@ -119,24 +120,8 @@ class SqliteStore implements Store {
     return this.#writer.usage;
   }
 
-  get count(): number {
-    return this.#state.count;
-  }
-
-  get eventLag(): number {
-    return this.#state.feed.lag;
-  }
-
   insert(title: string, idempotencyKey?: string): Promise<ReturnType<typeof insert>> {
     return this.#write((batch) => insert(batch, title, idempotencyKey));
-  }
-
-  get(id: TodoId): TodoJson | undefined {
-    return this.#state.get(id);
-  }
-
-  list(query: ListQuery, maxBlobBytes?: number): TodoList {
-    return this.#state.list(query, maxBlobBytes);
   }
 
   setDone(id: TodoId, done: boolean): Promise<ReturnType<typeof setDone>> {
@@ -147,21 +132,13 @@ class SqliteStore implements Store {
     return this.#write((batch) => remove(batch, id));
   }
 
-  position(): Position {
-    return this.#state.position;
-  }
-
   checkWrites(): Promise<void> | undefined {
     return this.#health.checkWrites();
   }
 
-  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
-    return this.#state.feed.after(after, signal);
-  }
-
   async close(): Promise<void> {
     await this.#queue.whenIdle();
-    this.#state.feed.end();
+    this.state.feed.end();
     await this.keys.flush();
     try {
       await this.#health.close();
@@ -195,7 +172,7 @@ class SqliteStore implements Store {
     if (events.length === 0) return;
     const started = performance.now();
     const commit = {
-      startSequence: this.#state.position.sequence,
+      startSequence: this.state.position.sequence,
       epoch: this.#epoch,
       events: events.map(encodeEvent).join("\n"),
       removed: this.#removed,
