@@ -1,10 +1,9 @@
-import { describe, expect, test } from "bun:test";
-import { type Command, run, runTodo } from "./command.ts";
+import { expect, test } from "bun:test";
+import { type Command, runTodo } from "./command.ts";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
 import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
 import { skipFor } from "./skip.ts";
-import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
 /** How often each fault happens. */
@@ -362,43 +361,6 @@ const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<v
     await cluster.makeStandby();
   },
 };
-
-describe.skipIf(skipFor(whyNoServer ?? whyMissing("faketime")))("a replica with a wrong clock", () => {
-  test("expires no idempotency key of other replicas and creates no duplicate to-do", async () => {
-    await using postgres = await startPostgres();
-    const TODO_STORE = await postgres.newDatabase();
-    const library = run(["faketime", "-m", "-f", "+0", "printenv", "LD_PRELOAD"]);
-    expect(await library.exited).toBe(0);
-    /** Starts a replica whose wall clock is wrong by some hours. Timers use the monotonic clock, which stays right. */
-    const serveAt = (hours: string): Command =>
-      runTodo(["serve", "--port", "0"], {
-        TODO_STORE,
-        LD_PRELOAD: library.stdout().trim(),
-        FAKETIME: `${hours}h`,
-        FAKETIME_DONT_FAKE_MONOTONIC: "1",
-      });
-    await using ahead = serveAt("+25");
-    await using behind = serveAt("-25");
-    await using right = runTodo(["serve", "--port", "0"], { TODO_STORE });
-    const urls = [await right.url, await ahead.url, await behind.url];
-    for (const [index, hours] of [0, 25, -25].entries()) {
-      const { headers } = await fetch(urls[index] ?? "");
-      const offset = Date.parse(headers.get("date") ?? "") - Date.now();
-      expect(Math.abs(offset / 3_600_000 - hours)).toBeLessThan(0.5);
-    }
-    for (const [index, url] of urls.entries()) {
-      const title = `to-do ${index + 1}`;
-      expect((await send(url, "POST", "/api/todos", { title }, title))?.status).toBe(201);
-    }
-    for (let index = 0; index < urls.length; index++) {
-      const title = `to-do ${index + 1}`;
-      for (const url of urls) {
-        const reply = await send(url, "POST", "/api/todos", { title }, title);
-        expect(JSON.parse(reply?.text ?? "{}")).toEqual({ id: index + 1, title, done: false });
-      }
-    }
-  });
-});
 
 test.skipIf(skipFor(whyNoServer))(
   `the history of each to-do on all replicas is linearizable, also during ${ROUNDS} rounds of faults`,

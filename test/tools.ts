@@ -8,7 +8,6 @@ const TOOLS = {
   curl: "7.88.1",
   "docker-compose": "1.29.2",
   dpkg: "1.21.22",
-  faketime: "0.9.10",
   "firefox-esr": "153",
   fish: "3.6.0",
   git: "2.39.5",

@@ -15,14 +15,14 @@ const FOCUSED = `document.activeElement.closest("label")?.textContent ?? documen
 const untilShown = (page: FirefoxPage, titles: readonly string[]): Promise<void> =>
   until(async () => (await page.evaluate(TITLES)) === titles.join(), `${titles} are shown`);
 
-describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
+describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
   let firefox: Awaited<ReturnType<typeof launchFirefox>>;
   beforeAll(async () => {
     firefox = await launchFirefox();
   }, 90_000);
   afterAll(() => firefox?.[Symbol.asyncDispose]());
 
-  test("adds, completes, deletes and restores to-dos with the keyboard", async () => {
+  test("of the list adds, completes, deletes and restores to-dos with the keyboard", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     const page = await firefox.open(service.url);
@@ -58,7 +58,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     await page.close();
   });
 
-  test("shows the changes of other clients, and searches", async () => {
+  test("of the list shows the changes of other clients, and searches", async () => {
     const store = await createStore(numbered(10));
     await using service = start(store);
     const page = await firefox.open(service.url);
@@ -77,7 +77,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     await page.close();
   });
 
-  test("sends a deletion when the user leaves the page", async () => {
+  test("of the list sends a deletion when the user leaves the page", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     const page = await firefox.open(service.url);
@@ -87,83 +87,73 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page in Firefox", () => {
     await page.evaluate("void setTimeout(() => location.assign('/api/openapi.json'))");
     await until(async () => (await storedTodos(store)).length === 1, "the deletion is stored");
   });
-});
 
-describe.skipIf(skipFor(whyNoFirefox))("API keys page in Firefox", () => {
-  let firefox: Awaited<ReturnType<typeof launchFirefox>>;
-  beforeAll(async () => {
-    firefox = await launchFirefox();
-  }, 90_000);
-  afterAll(() => firefox?.[Symbol.asyncDispose]());
-
-  test.each([320, 768, 1000, 1920])(
-    "creates, rotates and revokes a key in a window of %d pixels",
-    async (width) => {
-      const store = openMemory();
-      const { keys } = store;
-      const checkUser = createFixedUserCheck("admin", "secret");
-      const lookupClient = createKeyLookup(keys, Date.now);
-      await using service = startService({
-        store,
-        credentials: { keys, checkUser, lookupClient },
-        network: { onLoopback: true },
-      });
-      const page = await firefox.open(`${service.url.replace("//", "//admin:secret@")}/admin/keys`);
-      await page.resize(width, 800);
-      const untilTrue = (expression: string): Promise<void> =>
-        until(async () => (await page.evaluate(expression)) === true, expression);
-      const click = (selector: string) => page.evaluate(`document.querySelector('${selector}').click()`);
-      const expectNoSidewaysScroll = async (): Promise<void> => {
+  test("of the API keys creates, rotates and revokes a key, and fits windows of every width", async () => {
+    const store = openMemory();
+    const { keys } = store;
+    const checkUser = createFixedUserCheck("admin", "secret");
+    const lookupClient = createKeyLookup(keys, Date.now);
+    await using service = startService({
+      store,
+      credentials: { keys, checkUser, lookupClient },
+      network: { onLoopback: true },
+    });
+    const page = await firefox.open(`${service.url.replace("//", "//admin:secret@")}/admin/keys`);
+    const untilTrue = (expression: string): Promise<void> =>
+      until(async () => (await page.evaluate(expression)) === true, expression);
+    const click = (selector: string) => page.evaluate(`document.querySelector('${selector}').click()`);
+    const expectNoSidewaysScroll = async (): Promise<void> => {
+      for (const width of [320, 768, 1000, 1920]) {
+        await page.resize(width, 800);
         // The scroll bar needs a part of the width.
-        const [inner, scroll] = String(
-          await page.evaluate(
-            "[innerWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth].join()",
-          ),
-        ).split(",");
-        expect([inner, scroll]).toEqual([String(width), "0"]);
+        const sizes =
+          "[innerWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth].join()";
+        await until(
+          async () => (await page.evaluate(sizes)) === `${width},0`,
+          `the page fits ${width} pixels`,
+        );
         const isOutside = `[...document.querySelectorAll("button, td, th, code")]
-          .some((element) => element.checkVisibility() && element.getBoundingClientRect().right > ${width})`;
+            .some((element) => element.checkVisibility() && element.getBoundingClientRect().right > ${width})`;
         expect(await page.evaluate(isOutside)).toBe(false);
-      };
-      const shownToken = async (): Promise<string> => {
-        await untilTrue(`document.activeElement.id === "invite-heading"`);
-        return String(await page.evaluate(`document.querySelector("#invite-content code").textContent`));
-      };
-      const whoami = async (token: string): Promise<string> =>
-        (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
+      }
+    };
+    const shownToken = async (): Promise<string> => {
+      await untilTrue(`document.activeElement.id === "invite-heading"`);
+      return String(await page.evaluate(`document.querySelector("#invite-content code").textContent`));
+    };
+    const whoami = async (token: string): Promise<string> =>
+      (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
 
-      await untilTrue(`document.querySelector("#placeholder").textContent === "No keys yet."`);
-      await page.evaluate(`document.querySelector("#name").focus()`);
-      await page.type(KEYS.Enter);
-      await untilTrue(`document.querySelector("#name-error").textContent === "It must not be empty."`);
-      await expectNoSidewaysScroll();
-      await page.type(`ci${KEYS.Enter}`);
-      const first = await shownToken();
-      await page.type(KEYS.Escape + KEYS.Escape);
-      expect(await page.evaluate(`document.querySelector("#invite").open`)).toBe(true);
-      expect(await whoami(first)).toBe("ci");
-      await untilTrue(`document.querySelectorAll("#keys tr").length === 1`);
-      await expectNoSidewaysScroll();
-      await click("#invite-done");
-      await click('#keys [aria-label="Rotate ci"]');
-      await page.evaluate(`document.querySelector("#overlap").value = "0"`);
-      await click("dialog [type=submit]");
-      const second = await shownToken();
-      expect(await whoami(second)).toBe("ci");
-      expect(await whoami(first)).toContain('"unauthorized"');
-      await untilTrue(`document.querySelectorAll("#keys tr").length === 2`);
-      await expectNoSidewaysScroll();
-      await click("#invite-done");
-      await click('#keys [aria-label="Revoke ci"]');
-      await page.type(KEYS.Escape);
-      await untilTrue(`document.querySelector("dialog[open]") === null`);
-      expect(await whoami(second)).toBe("ci");
-      await click('#keys [aria-label="Revoke ci"]');
-      await click("dialog [type=submit]");
-      await untilTrue(`document.querySelector('#keys [aria-label="Revoke ci"]') === null`);
-      expect(await whoami(second)).toContain('"unauthorized"');
-      await page.close();
-    },
-    90_000,
-  );
+    await untilTrue(`document.querySelector("#placeholder").textContent === "No keys yet."`);
+    await page.evaluate(`document.querySelector("#name").focus()`);
+    await page.type(KEYS.Enter);
+    await untilTrue(`document.querySelector("#name-error").textContent === "It must not be empty."`);
+    await expectNoSidewaysScroll();
+    await page.type(`ci${KEYS.Enter}`);
+    const first = await shownToken();
+    await page.type(KEYS.Escape + KEYS.Escape);
+    expect(await page.evaluate(`document.querySelector("#invite").open`)).toBe(true);
+    expect(await whoami(first)).toBe("ci");
+    await untilTrue(`document.querySelectorAll("#keys tr").length === 1`);
+    await expectNoSidewaysScroll();
+    await click("#invite-done");
+    await click('#keys [aria-label="Rotate ci"]');
+    await page.evaluate(`document.querySelector("#overlap").value = "0"`);
+    await click("dialog [type=submit]");
+    const second = await shownToken();
+    expect(await whoami(second)).toBe("ci");
+    expect(await whoami(first)).toContain('"unauthorized"');
+    await untilTrue(`document.querySelectorAll("#keys tr").length === 2`);
+    await expectNoSidewaysScroll();
+    await click("#invite-done");
+    await click('#keys [aria-label="Revoke ci"]');
+    await page.type(KEYS.Escape);
+    await untilTrue(`document.querySelector("dialog[open]") === null`);
+    expect(await whoami(second)).toBe("ci");
+    await click('#keys [aria-label="Revoke ci"]');
+    await click("dialog [type=submit]");
+    await untilTrue(`document.querySelector('#keys [aria-label="Revoke ci"]') === null`);
+    expect(await whoami(second)).toContain('"unauthorized"');
+    await page.close();
+  }, 90_000);
 });

@@ -371,11 +371,9 @@ describe("NdjsonReader", () => {
       'line 1: has "users", which would be lost',
     ],
   ])("rejects %s", (_what, text, message) => {
-    expect([refusalOf(text), refusalOf(text, 1), refusalOf(text, 1_000_000)]).toEqual([
-      message,
-      message,
-      message,
-    ]);
+    // One byte at a time would take seconds for a long line.
+    const pieceLengths = [text.length < 1000 ? 1 : 1000, 64, 1_000_000];
+    expect(pieceLengths.map((length) => refusalOf(text, length))).toEqual([message, message, message]);
   });
 
   test("accepts a line of 65536 bytes", () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, jest, setSystemTime, test } from "bun:test";
 import { SQL } from "bun";
 import { type Databases, openDatabases, urlAt, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
@@ -51,27 +51,31 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   /** For roles and passwords, because another server may authenticate differently. */
   const testWithOwnServer = test.skipIf(skipFor(whyNoServer));
 
-  /** Two stores on one new database. */
+  /** What the current test has opened. */
+  let opened = new AsyncDisposableStack();
+  afterEach(async () => {
+    await opened.disposeAsync();
+    opened = new AsyncDisposableStack();
+  });
+
+  /** Opens a store, and closes it after the test. */
+  const open = async (url: string, options?: PostgresOptions): Promise<Store> =>
+    opened.adopt(await openPostgres(url, { ...PATIENT, ...options }), (store) => store.close());
+
+  /** Opens two stores on one new database. */
   async function openTwo(options?: PostgresOptions) {
     const url = await databases.newDatabase();
-    const one = await openPostgres(url, { ...PATIENT, ...options });
-    const other = await openPostgres(url, { ...PATIENT, ...options });
-    return {
-      url,
-      one,
-      other,
-      [Symbol.asyncDispose]: async () => {
-        await Promise.all([one.close(), other.close()]);
-      },
-    };
+    return { url, one: await open(url, options), other: await open(url, options) };
   }
+
+  const openProxy = async (...to: Parameters<typeof startProxy>) => opened.use(await startProxy(...to));
 
   /** Changes a setting of a database for later connections. */
   const setDefault = (url: string, setting: string) =>
     databases.query(`ALTER DATABASE ${databaseOf(url)} SET ${setting}`);
 
   test("a store shows acknowledged writes of another store while both handle other requests", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const writeAndRead = async (writer: Store, reader: Store): Promise<void> => {
       for (let i = 0; i < 50; i++) {
         const { id } = await writer.insert("x");
@@ -96,7 +100,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("stores on one database assign ids without gaps and report the same events and lists", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const start = await stores.one.position();
     const lists: { position: Position; todos: Todo[] }[] = [];
     const work = async (store: Store): Promise<void> => {
@@ -123,15 +127,14 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("stores write concurrently on a database whose default isolation level is serializable", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     await setDefault(stores.url, "default_transaction_isolation = 'serializable'");
-    const [one, other] = [await openPostgres(stores.url), await openPostgres(stores.url)];
+    const [one, other] = [await open(stores.url), await open(stores.url)];
     const insert = async (store: Store) => {
       for (let i = 0; i < 50; i++) await store.insert("x");
     };
     await Promise.all([one, other].map(insert));
     expect(await todos(one)).toHaveLength(100);
-    await Promise.all([one.close(), other.close()]);
   });
 
   test("a reopened store loads more to-dos than one query returns", async () => {
@@ -142,14 +145,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       `INSERT INTO todo_service.todos SELECT id, '"x"', false FROM generate_series(1, 20001) AS id;
        UPDATE todo_service.store SET last_id = 20001, todos = 20001`,
     );
-    const store = await openPostgres(url);
+    const store = await open(url);
     expect(store.count).toBe(20001);
     expect((await todoIn(store, 20001n))?.title).toBe("x");
-    await store.close();
   });
 
   test("an idempotency key creates one to-do across several stores and a restart", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const both = [stores.one, stores.other, stores.one, stores.other];
     for (let i = 0; i < 50; i++) {
       const made = await Promise.all(both.map((store) => store.insert("a", `key ${i}`)));
@@ -157,15 +159,14 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       expect(made.map(({ json }) => decode(json).title)).toEqual(both.map(() => "a"));
     }
     expect(await failureOf(() => stores.other.insert("b", "key 0"))).toBe("idempotency_key_reused");
-    const restarted = await openPostgres(stores.url);
+    const restarted = await open(stores.url);
     expect((await restarted.insert("a", "key 0")).id).toBe(1n);
     expect(await failureOf(() => restarted.insert("b", "key 0"))).toBe("idempotency_key_reused");
     expect((await restarted.position()).sequence).toBe(50);
-    await restarted.close();
   });
 
   test("a clock that jumps forward and back removes two idempotency keys per new key at most", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const insert = async (key: string): Promise<TodoId> => (await stores.one.insert("x", key)).id;
     for (const key of "abcdef") await insert(key);
     await passHours(stores.url, 48);
@@ -176,26 +177,30 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("a store with a wrong clock neither expires nor keeps idempotency keys of others", async () => {
     const url = await databases.newDatabase();
-    const store = await openPostgres(url, { now: () => Date.now() + 25 * HOUR });
-    const behind = await openPostgres(url, { now: () => Date.now() - 25 * HOUR });
-    expect((await store.insert("a", "a")).id).toBe(1n);
-    expect((await behind.insert("b", "b")).id).toBe(2n);
-    for (const [index, title] of ["a", "b"].entries()) {
-      expect((await store.insert(title, title)).id).toBe(BigInt(index + 1));
-      expect((await behind.insert(title, title)).id).toBe(BigInt(index + 1));
+    const store = await open(url);
+    /** Inserts a to-do while the clock of this process is wrong. */
+    const insertAt = async (hours: number, title: string, key: string): Promise<TodoId> => {
+      setSystemTime(Date.now() + hours * HOUR);
+      try {
+        return (await store.insert(title, key)).id;
+      } finally {
+        setSystemTime();
+      }
+    };
+    for (const hours of [25, -25, 0, 25]) {
+      expect(await insertAt(hours, "a", "a")).toBe(1n);
+      expect(await insertAt(-hours, "b", "b")).toBe(2n);
     }
-    expect(store.count).toBe(2);
     await passHours(url, 24);
-    expect((await behind.insert("e", "b")).id).toBe(3n);
-    await Promise.all([store.close(), behind.close()]);
+    expect(await insertAt(-25, "e", "b")).toBe(3n);
   });
 
   test("an insert under a lower limit evicts the idempotency keys above the limit", async () => {
     let evicted = 0;
-    await using stores = await openTwo({ maxTodos: 8 });
+    const stores = await openTwo({ maxTodos: 8 });
     for (const key of "abcdefgh") await stores.one.insert("x", key);
     for (let id = 1n; id <= 8n; id++) await stores.one.delete(id);
-    const lower = await openPostgres(stores.url, {
+    const lower = await open(stores.url, {
       maxTodos: 3,
       onIdempotencyKeysEvicted: (count) => {
         evicted += count;
@@ -208,7 +213,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       8n,
       9n,
     ]);
-    await lower.close();
   });
 
   test("a database of a newer version is rejected", async () => {
@@ -228,7 +232,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       url,
       `UPDATE todo_service.store SET last_id = ${MAX_POSTGRES_ID - 2n}, sequence = ${2 ** 40}`,
     );
-    const store = await openPostgres(url);
+    const store = await open(url);
     const inserts = [1, 2, 3].map(() => idOrDetail(store.insert("x")));
     const noMoreIds = "The greatest possible id has been assigned.";
     expect(await Promise.all(inserts)).toEqual([MAX_POSTGRES_ID - 1n, MAX_POSTGRES_ID, noMoreIds]);
@@ -236,11 +240,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await todoIn(store, MAX_POSTGRES_ID))?.done).toBe(true);
     expect((await store.delete(MAX_POSTGRES_ID)).existed).toBe(true);
     expect((await store.position()).sequence).toBe(2 ** 40 + 4);
-    await store.close();
   });
 
   test("a store immediately rejects an API key that another store revoked", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     for (let i = 0; i < 50; i++) {
       const key = keyOf(`${i}`);
       expect(await stores.one.keys.insert(key)).toBe(true);
@@ -262,7 +265,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("a new API key deletes the expired keys that exceed the limit", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     await executeSql(
       stores.url,
       `INSERT INTO todo_service.keys (id, name, token_hash, created_at, expires_at, scope)
@@ -278,7 +281,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("concurrent inserts of API keys with one name create one key", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     for (let round = 0; round < 50; round++) {
       const inserts = Array.from({ length: 20 }, (_, i) => {
         const key = keyOf(`${round} ${i}`, { name: `${round}` });
@@ -305,9 +308,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store reloads everything when the events that it missed are no longer stored", async () => {
     const url = await databases.newDatabase();
     const options = { maxEvents: 100 };
-    await using proxy = await startProxy(url);
-    const stalled = await openPostgres(proxy.url, options);
-    const other = await openPostgres(url, options);
+    const proxy = await openProxy(url);
+    const stalled = await open(proxy.url, options);
+    const other = await open(url, options);
     const { id } = await other.insert("a");
     const start = await stalled.position();
     const subscriber = stalled.events(start, new AbortController().signal)[Symbol.asyncIterator]();
@@ -324,12 +327,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await stalled.insert("c")).id).toBe(2502n);
     const { sequence: n } = await other.position();
     expect((await take(stalled, { ...start, sequence: n - 1 }, 1)).map(({ id }) => id)).toEqual([2502n]);
-    await Promise.all([stalled.close(), other.close()]);
   });
 
   test("the database keeps at least 100,000 events for stores that lag behind, and deletes older events", async () => {
     const url = await databases.newDatabase();
-    const store = await openPostgres(url, { maxEvents: 10 });
+    const store = await open(url, { maxEvents: 10 });
     const insertMany = () => Promise.all(Array.from({ length: 2500 }, () => store.insert("x")));
     const kept = () => numberOf(url, "SELECT min(last_sequence) FROM todo_service.events");
     await insertMany();
@@ -338,11 +340,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await executeSql(url, "UPDATE todo_service.store SET sequence = sequence + 99000");
     await insertMany();
     expect(await kept()).toBeGreaterThan(first);
-    await store.close();
   });
 
   test("a store listens for notifications only while it has subscribers", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const listens = (times: number) => comesTo(stores.url, LISTENING, times);
     expect(await listens(0)).toBe(true);
     const ended = new AbortController();
@@ -358,13 +359,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("a subscriber receives its first event by notification if a poll runs during its first read", async () => {
     const url = await databases.newDatabase();
-    await using proxy = await startProxy(url);
-    const other = await openPostgres(url);
+    const proxy = await openProxy(url);
+    const other = await open(url);
     jest.useFakeTimers();
     let store: Store;
     let next: Promise<IteratorResult<TodoEvent>>;
     try {
-      store = await openPostgres(proxy.url);
+      store = await open(proxy.url);
       const position = await store.position();
       proxy.flow("hold", "hold");
       next = store.events(position, new AbortController().signal)[Symbol.asyncIterator]().next();
@@ -376,13 +377,12 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     proxy.flow("pass", "pass");
     await other.insert("x");
     expect((await next).value?.id).toBe(1n);
-    await Promise.all([store.close(), other.close()]);
   });
 
   test("a store closes connections that do not respond, and listens on new connections", async () => {
     const url = await databases.newDatabase();
-    await using proxy = await startProxy(url);
-    const store = await openPostgres(proxy.url, { queryTimeoutMs: 5000 });
+    const proxy = await openProxy(url);
+    const store = await open(proxy.url, { queryTimeoutMs: 5000 });
     const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
     const first = events.next();
     await store.insert("x");
@@ -396,12 +396,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     while ((await failureOf(() => store.insert("x"))) !== undefined) await Bun.sleep(50);
     expect(await comesTo(url, LISTENING, 1)).toBe(true);
     expect((await next).value?.id).toBe(2n);
-    await store.close();
   });
 
   test("the database cancels a query after the store's timeout", async () => {
     const url = await databases.newDatabase();
-    const store = await openPostgres(url, { queryTimeoutMs: 5000 });
+    const store = await open(url, { queryTimeoutMs: 5000 });
     const holding = new SQL(url, { max: 1 });
     await holding.begin(async (sql) => {
       await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");
@@ -411,7 +410,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await holding.close();
     expect((await store.position()).sequence).toBe(0);
     expect((await store.insert("y")).id).toBe(1n);
-    await store.close();
   });
 
   test("a store's connections override the default settings of the database", async () => {
@@ -427,7 +425,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("a connection pooler that drops session parameters is rejected", async () => {
     const url = await databases.newDatabase();
-    await using pooler = await startProxy(url, (bytes) =>
+    const pooler = await openProxy(url, (bytes) =>
       Buffer.from(
         bytes.toString("latin1").replace("todo_service.direct\0on", "todo_service.direct\0no"),
         "latin1",
@@ -440,14 +438,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store that loses its host continues on another host", async () => {
     const url = await databases.newDatabase();
     const first = await startProxy(url);
-    await using second = await startProxy(url);
+    const second = await openProxy(url);
     const ports = [first, second].map((proxy) => Number(new URL(proxy.url).port));
-    const store = await openPostgres(urlAt(url, ports), PATIENT);
+    const store = await open(urlAt(url, ports), PATIENT);
     await store.insert("x");
     await first[Symbol.asyncDispose]();
     while ((await failureOf(() => store.setDone(1n, true))) !== undefined) await Bun.sleep(50);
     expect(await todos(store)).toEqual([{ id: 1n, title: "x", done: true }]);
-    await store.close();
   });
 
   test("an import of an export has the same to-dos, last id, API keys and idempotency keys", async () => {
@@ -468,12 +465,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       const options = { ...TRANSFER, keys };
       expect(await importTodos(copy, new Blob([exported.text]).stream(), 2, options)).toEqual(counts);
       expect(await exportedText(copy, keys)).toEqual(exported);
-      const moved = await openPostgres(copy, { ...PATIENT, maxTodos: 3 });
+      const moved = await open(copy, { ...PATIENT, maxTodos: 3 });
       expect((await moved.insert("c", "key of c")).id).toBe(3n);
       expect(await failureOf(() => moved.insert("b", "key of a"))).toBe("idempotency_key_reused");
       await moved.insert("d", "key of d");
       expect(await numberOf(copy, "SELECT idempotency_records FROM todo_service.store")).toBe(3);
-      await moved.close();
     }
   });
 
@@ -484,7 +480,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("a store continues in a new epoch after the database was restored", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     for (const title of ["a", "b", "c"]) await stores.one.insert(title);
     const before = await stores.other.position();
     const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
@@ -511,7 +507,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("checkWrites fails after a failed write until writes succeed again, and changes nothing", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const rename = (from: string, to: string) =>
       executeSql(stores.url, `ALTER FUNCTION todo_service.${from} RENAME TO ${to}`);
     expect(stores.one.checkWrites?.()).toBeUndefined();
@@ -529,7 +525,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   test("a subscriber receives each change of another store once", async () => {
-    await using stores = await openTwo();
+    const stores = await openTwo();
     const seen = take(stores.other, await stores.other.position(), 500);
     await Promise.all(Array.from({ length: 500 }, () => stores.one.insert("x")));
     expect((await seen).map(({ n }) => n)).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
@@ -594,10 +590,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
     await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${role}`);
     url.username = role;
-    const store = await openPostgres(url.href);
+    const store = await open(url.href);
     expect((await store.insert("x")).id).toBe(1n);
     expect(await todos(store)).toHaveLength(1);
-    await store.close();
   });
 
   testWithOwnServer(
@@ -741,12 +736,11 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
         const restricted = await newRole(url, grants);
         expect(await reasonOf(restricted)).toStartWith("the schema todo_service is from an older version");
         expect(await migrateDatabase(url)).toEqual({ from: 1, to: 2 });
-        const store = await openPostgres(restricted);
+        const store = await open(restricted);
         const { keys } = store;
         expect((await keys.list()).map((key) => madeWithText(key) ?? null)).toEqual(parents);
         expect(await keys.delete("0")).toBe(true);
         expect((await keys.list()).map(({ id }) => id)).toEqual(["3", "4", "5"]);
-        await store.close();
       },
     );
 
