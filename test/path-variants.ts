@@ -1,70 +1,36 @@
+const words = (text: string): string[] => text.trim().split(/ +/);
+
+const TAILS = [
+  ...words(
+    "? ?x=1 # #x / // /. /./ /.. /x /x/.. /%2e /%2e%2e/ /..;/ /%2f %2f %2F %5c \\ \\..\\ ; ;/ ;x=1 /;x=1",
+  ),
+  ...words("%00 /%00 %20 /%20 %0a %23 %3f /%zz . .json /\xe9 /%C0%AF"),
+  "\t",
+];
+const HEADS = [
+  ...words(
+    "/ // /. /./ /x/.. /.. /../.. /%2e /%2e%2e /x/%2e%2e /..; /;x /api/todos/../.. /api/todos/1/../../..",
+  ),
+  ...words("/api/.. /livez/.. /%2f \\ /\\ http://localhost HTTP://LOCALHOST https://localhost //localhost"),
+  ...words("http://localhost/x/.. http://localhost// http://user:password@localhost http://elsewhere.example"),
+  " ",
+];
+
 /** Returns request targets that some server or proxy may treat as a path such as `/admin/`. */
 export function pathVariants(path: string): string[] {
   const [first = "", rest] = [path.slice(1, 2), path.slice(2)];
   const code = first.charCodeAt(0).toString(16);
   const bare = path.replace(/\/$/, "");
+  const coded = [`%${code}`, `%${code.toUpperCase()}`, `%25${code}`, `%u00${code}`, first.toUpperCase()];
   return [
     path,
-    ...[
-      "?",
-      "?x=1",
-      "#",
-      "#x",
-      "/",
-      "//",
-      "/.",
-      "/./",
-      "/..",
-      "/x",
-      "/x/..",
-      "/%2e",
-      "/%2e%2e/",
-      "/..;/",
-    ].map((tail) => bare + tail),
-    ...[
-      "/%2f",
-      "%2f",
-      "%2F",
-      "%5c",
-      "\\",
-      "\\..\\",
-      ";",
-      ";/",
-      ";x=1",
-      "/;x=1",
-      "%00",
-      "/%00",
-      "%20",
-      "/%20",
-    ].map((tail) => bare + tail),
-    ...["%0a", "%23", "%3f", "/%zz", ".", ".json", "\t", "/\xe9", "/%C0%AF"].map((tail) => bare + tail),
-    ...["/", "//", "/.", "/./", "/x/..", "/..", "/../..", "/%2e", "/%2e%2e", "/x/%2e%2e", "/..;", "/;x"].map(
-      (head) => head + path,
-    ),
-    ...["/api/todos/../..", "/api/todos/1/../../..", "/api/..", "/livez/..", "/%2f", "\\", "/\\", " "].map(
-      (head) => head + path,
-    ),
-    `/%${code}${rest}`,
-    `/%${code.toUpperCase()}${rest}`,
-    `/%25${code}${rest}`,
-    `/%u00${code}${rest}`,
-    path.replaceAll("/", "\\"),
-    path.replaceAll("/", "%2f"),
-    path.replaceAll("/", "//"),
+    ...TAILS.map((tail) => bare + tail),
+    ...HEADS.map((head) => head + path),
+    ...coded.map((start) => `/${start}${rest}`),
+    ...["\\", "%2f", "//"].map((slash) => path.replaceAll("/", slash)),
     path.toUpperCase(),
-    `/${first.toUpperCase()}${rest}`,
     path.replace("i", "\xef"),
     path.slice(1),
-    `http://localhost${path}`,
-    `HTTP://LOCALHOST${path}`,
-    `https://localhost${path}`,
-    `http://localhost/x/..${path}`,
-    `http://localhost//${path}`,
-    `http://user:password@localhost${path}`,
-    `http://elsewhere.example${path}`,
-    `//localhost${path}`,
-    `*`,
-    `/*`,
-    `localhost:80`,
+    ...words("* /* localhost:80"),
   ];
 }

@@ -139,9 +139,10 @@ test.each<[what: string, headers: Sent]>([
   expect(await outcome(service, from("203.0.113.7"))).toEqual([200]);
 });
 
-test("HEAD counts as a stream of its network only until its response", async () => {
+test("HEAD counts as a stream, and as one of its network, only until its response", async () => {
   const watched = watch(openMemory());
-  await using service = start({ store: watched.store, limits: { maxSubscribersPerNetwork: 1 } });
+  const limits = { maxSubscribers: 1, maxSubscribersPerNetwork: 1 };
+  await using service = start({ store: watched.store, limits });
   for (let times = 1; times <= 5; times++) {
     const headers = from("203.0.113.5");
     expect((await service.send("HEAD", "/api/events", { headers })).status).toBe(200);
