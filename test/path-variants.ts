@@ -12,7 +12,9 @@ const HEADS = [
     "/ // /. /./ /x/.. /.. /../.. /%2e /%2e%2e /x/%2e%2e /..; /;x /api/todos/../.. /api/todos/1/../../..",
   ),
   ...words("/api/.. /livez/.. /%2f \\ /\\ http://localhost HTTP://LOCALHOST https://localhost //localhost"),
-  ...words("http://localhost/x/.. http://localhost// http://user:password@localhost http://elsewhere.example"),
+  ...words(
+    "http://localhost/x/.. http://localhost// http://user:password@localhost http://elsewhere.example",
+  ),
   " ",
 ];
 
