@@ -335,6 +335,7 @@ describe("a service whose store fails", () => {
     ["PATCH", "/api/todos/1", { headers: json, body: '{"done":"bad"}' }],
     ["DELETE", "/api/todos/1", {}],
     ["GET", "/readyz", {}],
+    ["GET", "/api/events", {}],
   ];
   const cause = new Error("s3cret: cannot reach 10.1.2.3");
   const failures: [what: string, error: unknown, status: number, code: string][] = [
