@@ -104,13 +104,13 @@ describe("Basic over plain HTTP", () => {
       for (const path of ["/admin", "/admin/", "/admin/*"]) {
         for (const headers of [{}, AUTHORIZED.headers, asUser(USER, "wrong").headers]) {
           const response = await callRoute(service, path, { address, headers });
-          if (isHere) {
-            expect([address, response.status]).not.toEqual([address, 403]);
-            continue;
-          }
-          expect([address, ...(await statusAndCode(response))]).toEqual([address, 403, "https_required"]);
-          expect(response.headers.get("www-authenticate")).toBeNull();
-          expect(response.headers.get("cache-control")).toBe("no-store");
+          if (isHere) expect(response.status).not.toBe(403);
+          const forwarded = { address, headers: { ...headers, "X-Forwarded-For": "127.0.0.1" } };
+          const rejected = isHere ? await callRoute(service, path, forwarded) : response;
+          expect([address, ...(await statusAndCode(rejected))]).toEqual([address, 403, "https_required"]);
+          expect(rejected.headers.get("www-authenticate")).toBeNull();
+          expect(rejected.headers.get("location")).toBeNull();
+          expect(rejected.headers.get("cache-control")).toBe("no-store");
         }
       }
     }
@@ -161,28 +161,6 @@ describe("Basic over plain HTTP", () => {
       expect((await callRoute(service, "/admin/", { address })).status).toBe(401);
     }
   });
-
-  test("is rejected through a proxy", async () => {
-    const forwarding = { "X-Forwarded-For": "127.0.0.1" };
-    await using service = startService({ credentials: { checkUser } });
-    for (const [method, path] of [
-      ["GET", "/admin/"],
-      ["GET", "/admin"],
-      ["POST", "/admin/"],
-      ["GET", "/admin/x"],
-    ] as const) {
-      const response = await service.send(method, path, {
-        headers: { ...AUTHORIZED.headers, ...forwarding },
-      });
-      expect(response.headers.get("www-authenticate")).toBeNull();
-      expect(response.headers.get("location")).toBeNull();
-      expect(await statusAndCode(response)).toEqual([403, "https_required"]);
-    }
-    await using open = startService({ credentials: { checkUser }, access: { allowBasicOverHttp: true } });
-    const headers = { ...AUTHORIZED.headers, ...forwarding };
-    const response = await open.send("GET", "/admin/", { headers });
-    expect(response.status).toBe(200);
-  });
 });
 
 describe("the login throttle", () => {
@@ -228,14 +206,6 @@ describe("the login throttle", () => {
     }
     expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
     expect((await service.send("GET", "/admin/")).status).toBe(401);
-  });
-
-  test("does not lock out the user at another address", async () => {
-    const { tryAs } = throttled(3);
-    for (let attempt = 0; attempt < 3; attempt++) expect(await tryAs(USER, "wrong")).toBe(401);
-    expect(await tryAs(USER, PASSWORD)).toBe(429);
-    expect(await tryAs(USER, PASSWORD, "10.0.0.6")).toBe(200);
-    expect(await tryAs("another", "wrong")).toBe(401);
   });
 
   test("resets 15 minutes after the last checked attempt", async () => {
@@ -287,12 +257,6 @@ describe("the login throttle", () => {
     expect(await Promise.all(tries)).toEqual(tries.map(() => 401));
     // A timer can be early by a fraction of a millisecond.
     expect(performance.now() - started).toBeGreaterThan(198);
-  });
-
-  test("is disabled with 0", async () => {
-    const { tryAs } = throttled(0);
-    for (let attempt = 0; attempt < 300; attempt++) expect(await tryAs(USER, "wrong")).toBe(401);
-    expect(await tryAs(USER, PASSWORD)).toBe(200);
   });
 });
 

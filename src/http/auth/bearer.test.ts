@@ -39,10 +39,8 @@ describe("GET /api/whoami", () => {
 
   test("responds with 401, never with 429, after any number of rejections", async () => {
     await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
-    const headers = { Authorization: "Bearer unknown" };
-    for (let attempt = 0; attempt < 300; attempt++) {
-      expect((await service.send("GET", "/api/whoami", { headers })).status).toBe(401);
-    }
+    for (let attempt = 0; attempt < 10; attempt++)
+      expect((await service.send("GET", "/api/whoami", as("Bearer unknown"))).status).toBe(401);
     expect((await service.send("GET", "/api/whoami", AUTHORIZED)).status).toBe(200);
   });
 });

@@ -172,10 +172,15 @@ describe("the log of rejected credentials", () => {
     ["basic", "/admin/", undefined, "Bearer s3cret"],
     ["basic", "/admin/", "wrong", wrong],
     ["basic", "/admin/", "malformed", `${wrong}, ${wrong}`],
+    ["private", "/api/todos", "unknown", `Bearer ${minted}`],
+    ["private", "/api/todos", "malformed", "Bearer s3cret s3cret"],
+    ["private", "/api/todos", "wrong", wrong],
+    ["basic", "/admin/", "token", basic("ann", minted)],
   ])("has for the surface %s at %s the reason %s, and never the credentials (#%#)", async (...row) => {
     const [surface, path, reason, authorization] = row;
     const { log, lines, text } = capturingLog();
-    await using service = startService({ credentials, log, accessLog: true });
+    const access = { privateMode: surface === "private" || reason === "token" };
+    await using service = startService({ credentials, log, access, accessLog: true });
     const init = authorization === undefined ? {} : as(authorization);
     expect((await service.send("GET", path, init)).status).toBe(401);
     const refusals = lines.filter(({ message }) => message === "credential refused");

@@ -18,7 +18,6 @@ import { storeWith } from "../../../test/store.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { listen } from "../listener/listen.ts";
 import { openMetrics } from "../observability/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
@@ -200,15 +199,6 @@ describe("in private mode, /mcp", () => {
     expect(JSON.stringify(accepted)).not.toContain("isError");
   });
 
-  test("separates the idempotency keys of two clients", async () => {
-    await using service = await startPrivate();
-    const add = { name: "add_todos", arguments: { todos: [{ title: "a", idempotencyKey: "k" }] } };
-    for (const headers of [bearer(service.writer), { Authorization: AS_ANN }])
-      for (let time = 0; time < 2; time++) await post(service, headers, "tools/call", add);
-    await using client = await connectHttpClient(VERSION, at(service), bearer(service.reader));
-    expect((await callTool(client, "find_todos")).structured).toMatchObject({ todos: { length: 2 } });
-  });
-
   test("logs each write of a tool with the API key, and does not log a request to /mcp as a write", async () => {
     const log = capturingLog();
     await using service = await startPrivate({ log: log.log });
@@ -272,14 +262,6 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
 });
 
 describe("/mcp", () => {
-  test("rejects a Host that is not this server's", async () => {
-    await using service = start({ network: { onLoopback: true } });
-    expect(await statusAndCode(await post(service, { Host: "evil.example" }))).toEqual([
-      421,
-      "misdirected_host",
-    ]);
-  });
-
   test.each<[what: string, protocol: string, host: readonly string[]]>([
     ["no Host", "HTTP/1.0", []],
     ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
@@ -391,33 +373,6 @@ describe("/mcp", () => {
     const { error } = await client.request("resources/read", { uri: TODOS_URI });
     expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
     expect(log.lines[0]?.fields.err).toHaveProperty("message", "secret details");
-  });
-
-  test("finishes a tool call that is in progress when the server shuts down", async () => {
-    const store = openMemory();
-    const held = Promise.withResolvers<void>();
-    const called = Promise.withResolvers<void>();
-    const insert: typeof store.insert = async (title) => {
-      called.resolve();
-      await held.promise;
-      return store.insert(title);
-    };
-    const service = createService({
-      store: storeWith({ insert }, store),
-      mcp: createMcpEndpoint({ version: "1" }),
-    });
-    const listener = listen(service, { host: "127.0.0.1", port: 0 });
-    const answer = post(listener, {}, "tools/call", {
-      name: "add_todos",
-      arguments: { todos: [{ title: "a" }] },
-    });
-    await called.promise;
-    const stopped = listener.stop();
-    held.resolve();
-    expect(await (await answer).json()).toMatchObject({
-      result: { structuredContent: { todos: [{ id: "1" }] } },
-    });
-    expect(await stopped).toBe(0);
   });
 
   test("lets other work run between the requests of one tool call", async () => {
