@@ -1,15 +1,13 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../test/command.ts";
 import { skipFor } from "../../test/skip.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { createKey as mintKey } from "../credential/key.ts";
 import { openSqliteKeys } from "../storage/sqlite/keys.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-private-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const serve = (...args: readonly string[]): Command =>
   runTodo(["serve", "--port", "0", ...args], { TODO_PRIVATE: "on" });
@@ -98,8 +96,6 @@ describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode
 
   test.each([
     ["n", "n\r"],
-    ["an empty line", "\r"],
-    ["Ctrl-D", "\x04"],
     ["Ctrl-C", "\x03"],
   ])("does not start after %s", async (_what, typed) => {
     await using terminal = open("refused.db");

@@ -1,8 +1,8 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import {
   type Config,
   clusterVariables,
@@ -16,8 +16,7 @@ import { UsageError } from "./usage-error.ts";
 
 const SECRET = "hunter2-canary";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-config-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 function file(name: string, text: string): string {
   const path = join(folder, name);

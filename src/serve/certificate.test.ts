@@ -1,12 +1,12 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "node:tls";
 import { makeCertificate } from "../../test/certificate.ts";
 import { type Command, runTodo } from "../../test/command.ts";
 import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { until } from "../../test/until.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { MetricRegistry } from "../http/observability/metric-registry.ts";
@@ -15,8 +15,7 @@ import { readCertificate, watchCertificate } from "./certificate.ts";
 const DAY = 24 * 3_600_000;
 const EXPIRED = { notAfter: Date.now() - DAY, notBefore: Date.now() - 2 * DAY };
 const NOT_RENEWED = "certificate not renewed: the previous one stays in use";
-const folder = mkdtempSync(join(tmpdir(), "todo-certificate-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 
 /** Writes a new file. Returns its path. */

@@ -1,11 +1,11 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { renameSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { capturingLog } from "../../test/log.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { FOREIGN_THENABLES } from "../../test/thenables.ts";
 import { readConfig } from "../config/config.ts";
 import type { Poll } from "../config/text-file.ts";
@@ -14,12 +14,12 @@ import { hashToken } from "../credential/token.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { openCredentials } from "./credentials.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-credentials-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const CLIENT = `alice:${hashToken("token").toString("hex")}\n`;
 /** Made by Apache's htpasswd. The password is "secret". */
 const USER = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK\n";
+const OTHER = { clientsFile: `alice:${"0".repeat(64)}`, usersFile: USER.replace("bob", "al").trim() };
 const EMPTY = "credentials file is empty: its entries are revoked if it is still empty at the next check";
 const READ = "credentials read again";
 const NOT_READ = "credentials not read: the previous ones stay in use";
@@ -87,6 +87,24 @@ describe.each([
     expect(await file.isAccepted()).toBe(true);
     file.check();
     expect(await file.isAccepted()).toBe(false);
+  });
+
+  test("keeps its entries while it is missing or invalid, and is read again when it is valid", async () => {
+    const file = await open(setting, text);
+    for (const faulty of ["mallory:hunter2\n", undefined]) {
+      if (faulty === undefined) unlinkSync(file.path);
+      else file.write(text + faulty);
+      expect(file.check()).toEqual([["error", NOT_READ, undefined]]);
+      expect(file.check()).toEqual([]);
+      expect(await file.isAccepted()).toBe(true);
+    }
+    file.write(`${OTHER[setting]}\n`);
+    expect(file.check()).toEqual([["info", READ, 1]]);
+    expect(await file.isAccepted()).toBe(false);
+    writeFileSync(`${file.path}.new`, text);
+    renameSync(`${file.path}.new`, file.path);
+    expect(file.check()).toEqual([["info", READ, 1]]);
+    expect(await file.isAccepted()).toBe(true);
   });
 
   test("revokes its entries immediately when it contains only comments", async () => {

@@ -1,6 +1,5 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
 import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
@@ -8,12 +7,12 @@ import { PATIENT } from "../../test/postgres-store.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { skipFor } from "../../test/skip.ts";
 import { read } from "../../test/store-contract.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { openPostgres } from "../storage/postgres/store.ts";
 import { seedStore } from "./seed.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-seed-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const file = (text: string) => {
   const path = join(folder, `${Bun.randomUUIDv7()}.txt`);

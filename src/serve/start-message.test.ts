@@ -1,16 +1,14 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
 import { skipFor } from "../../test/skip.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { describeAddresses, whereToOpen } from "./start-message.ts";
 
 const IN_MEMORY =
   "The data and the signed-in browsers are in memory and end with the server. To keep them, add --store sqlite:todos.db";
-const folder = mkdtempSync(join(tmpdir(), "todo-start-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 test.skipIf(skipFor(whyNoTerminal))(
   "npm start on a terminal prints addresses that work, the demo credentials, and that data is stored only in memory",

@@ -1,14 +1,13 @@
-import { afterAll, expect, test } from "bun:test";
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { copyFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { ended, runTodo } from "../../../test/command.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-accept-loss-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const ran = (...args: readonly string[]) => callTodo(args);
 

@@ -1,10 +1,9 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
+import { existsSync, globSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { callTodo } from "../../../test/call-todo.ts";
 import { runTodo } from "../../../test/command.ts";
+import { storePathsIn } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import { createLink } from "../../credential/session.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
@@ -13,10 +12,7 @@ import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
 const WRITERS = 8;
 const HEADERS = { "Content-Type": "application/json" };
 
-const folder = mkdtempSync(join(tmpdir(), "todo-cli-backup-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn();
 
 interface Todo {
   readonly id: number;

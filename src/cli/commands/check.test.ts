@@ -1,17 +1,13 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
+import { chmodSync, readFileSync } from "node:fs";
 import { callTodo } from "../../../test/call-todo.ts";
 import { ended, runTodo } from "../../../test/command.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { storePathsIn } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-check-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const newPath = storePathsIn();
 
 async function makeStore(sql?: string): Promise<string> {
   const path = newPath();

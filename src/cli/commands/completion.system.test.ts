@@ -1,14 +1,12 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { CASES, outputLines, writeCompletion } from "../../../test/completion.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
 import { whyMissing } from "../../../test/tools.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "todo-completion-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 describe.skipIf(skipFor(whyMissing("fish")))("completion in fish", () => {
   test.each(CASES)("completes %j to %j", async (words, found) => {

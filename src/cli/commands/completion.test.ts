@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "bun:test";
 import { callTodo } from "../../../test/call-todo.ts";
 import { CASES, outputLines, writeCompletion } from "../../../test/completion.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { whyMissing } from "../../../test/tools.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "todo-completion-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 describe.skipIf(skipFor(whyMissing("bash")))("completion in bash", () => {
   let file: string;

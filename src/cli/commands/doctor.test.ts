@@ -1,18 +1,8 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  renameSync,
-  rmSync,
-  utimesSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { makeCertificate } from "../../../test/certificate.ts";
@@ -20,11 +10,11 @@ import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
 import { openDatabases, whyNoServer } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { restoreCommand } from "../../storage/sqlite/ways-out.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-doctor-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 const newPath = (): string => join(folder, `${++files}`);
 

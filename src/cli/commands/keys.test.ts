@@ -1,17 +1,16 @@
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { type Command, type Outcome, run, runTodo } from "../../../test/command.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { createKey, type MintedKey } from "../../credential/key.ts";
 import { hashToken, mintToken } from "../../credential/token.ts";
 import { renderQrCode } from "../../sign-in-link.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-keys-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 let files = 0;
 /** Returns the path of a new store and the arguments that select it. */
 function newStore() {

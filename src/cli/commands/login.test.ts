@@ -1,14 +1,13 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-login-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const TOKEN = "t0ken";
 const startPrivate = (): TestService =>

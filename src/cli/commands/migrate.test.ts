@@ -1,14 +1,12 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-migrate-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const migrate = (store: string) => callTodo(["migrate"], { TODO_STORE: store });
 

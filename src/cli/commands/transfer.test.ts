@@ -1,25 +1,23 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   closeSync,
   constants,
   existsSync,
   globSync,
-  mkdtempSync,
   openSync,
   readFileSync,
   readSync,
-  rmSync,
   statSync,
   writeFileSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { callTodo } from "../../../test/call-todo.ts";
 import { run, runTodo } from "../../../test/command.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { decode } from "../../../test/store-contract.ts";
+import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
 import { createKey, createKeyLookup, type StoredKey } from "../../credential/key.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
@@ -31,10 +29,8 @@ import { encodeTodo } from "../../todo.ts";
 const MANY = 150_000;
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "todo-transfer-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
-const newPath = (): string => join(folder, `${++files}.db`);
+const folder = temporaryFolder();
+const newPath = storePathsIn(folder);
 
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);

@@ -1,14 +1,13 @@
-import { afterAll, expect, test } from "bun:test";
-import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { chownSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run, runTodo } from "../../../test/command.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { whyMissing } from "../../../test/tools.ts";
 import { parseUsers } from "../../credential/user.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Runs `todo users` on a file. */
 async function users(path: string, args: readonly string[], input?: string) {

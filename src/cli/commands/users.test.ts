@@ -1,9 +1,8 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   existsSync,
   lstatSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -11,16 +10,15 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { callTodo } from "../../../test/call-todo.ts";
 import { type Command, ended, type Outcome, run } from "../../../test/command.ts";
 import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { parseUsers } from "../../credential/user.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-users-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const main = await copyWithCheapHashes(join(folder, "program"));
 /** Made by Apache's htpasswd. The password is "secret". */

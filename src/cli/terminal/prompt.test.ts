@@ -1,15 +1,14 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../../../test/command.ts";
 import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { whyNoTerminal } from "../../../test/terminal.ts";
 import { parseUsers } from "../../credential/user.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-prompt-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const main = await copyWithCheapHashes(join(folder, "program"));
 
