@@ -150,6 +150,7 @@ describe("todo rejects, with one line and before it listens,", () => {
   test.each<[what: string, args: readonly string[], line: string]>([
     ["an unknown command", ["serv"], "unknown command 'serv' (Did you mean serve?)"],
     ["a word that means a command", ["uncheck", "1"], "unknown command 'uncheck' (Did you mean reopen?)"],
+    ["such a word below another command", ["keys", "new"], "unknown command 'new'\n"],
     ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
     ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],

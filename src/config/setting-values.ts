@@ -76,7 +76,7 @@ export function serviceUrl(text: string): string {
     url.username + url.password + url.search + url.hash !== ""
   )
     throw new Error("must be the URL of a service, such as https://todo.example.com");
-  return url.href.replace(/\/$/, "");
+  return url.href.replace(/\/+$/, "");
 }
 
 export function bearerToken(text: string): string {

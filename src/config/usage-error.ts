@@ -11,7 +11,6 @@ export const INTERRUPTED_EXIT_CODE = 130;
 
 /** A failure that ends the command with an exit code, and with a message that says what to do. */
 export class CommandError extends Error {
-  override readonly name: string = "CommandError";
   readonly exitCode: number;
 
   constructor(message: string, exitCode = FAILED_EXIT_CODE, options?: ErrorOptions) {
@@ -22,8 +21,6 @@ export class CommandError extends Error {
 
 /** An error in how the command was called. */
 export class UsageError extends CommandError {
-  override readonly name = "UsageError";
-
   constructor(message: string, options?: ErrorOptions) {
     super(message, USAGE_EXIT_CODE, options);
   }

@@ -49,10 +49,15 @@ export async function openCredentials(
     access.privateMode &&
     !isConfigured &&
     allKeys.every((key) => key.kind !== undefined || isExpired(key, Date.now()));
-  if (!access.privateMode && !isConfigured && !hasKeys) return demoCredentials(keys);
   const lookups: LookupClient[] = [];
   const checks: CheckUser[] = [];
   const entries: StoredEntry[] = [];
+  const needsDemo = !access.privateMode && !isConfigured && !hasKeys;
+  const demo = needsDemo ? { token: mintToken(), user: "admin", password: randomBase62(24) } : undefined;
+  if (demo !== undefined) {
+    lookups.push(createClientLookup([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]));
+    checks.push(createFixedUserCheck(demo.user, demo.password));
+  }
   if (clientsFile !== undefined) {
     const clients = watchFile(clientsFile, parseClientsFile, log, poll);
     lookups.push((token) => {
@@ -87,25 +92,8 @@ export async function openCredentials(
     accepted: { keys, lookupClient: firstClient(lookups), checkUser: combineChecks(checks), storedEntry },
     hasClients,
     hasUsers: checks.length > 0,
-    demo: undefined,
-    needsFirstKey,
-  };
-}
-
-function demoCredentials(keys: KeyStore): ConfiguredCredentials {
-  const demo = { token: mintToken(), user: "admin", password: randomBase62(24) };
-  const lookup = createClientLookup([{ client: { name: "demo" }, tokenHash: hashToken(demo.token) }]);
-  return {
-    accepted: {
-      keys,
-      lookupClient: firstClient([lookup, createKeyLookup(keys, Date.now)]),
-      checkUser: createFixedUserCheck(demo.user, demo.password),
-      storedEntry: () => undefined,
-    },
-    hasClients: true,
-    hasUsers: true,
     demo,
-    needsFirstKey: false,
+    needsFirstKey,
   };
 }
 

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type Flags, readStoreUrl } from "../../config/config.ts";
+import { type Flags, readSettings, readStoreUrl } from "../../config/config.ts";
 import { serviceUrl } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import {
@@ -141,8 +141,7 @@ async function rename(
  * @param source names the argument in an error
  */
 function parseLinkUrl(process: CommandProcess, url: unknown, source: string): string {
-  const { TODO_URL: variable = CLIENT_SETTINGS.url.default } = process.env;
-  if (url === true) return asUsageError(`TODO_URL "${variable}"`, () => serviceUrl(variable));
+  if (url === true) return readSettings({ url: CLIENT_SETTINGS.url }, {}, process.env).url.value;
   return asUsageError(source, () => serviceUrl(String(url)));
 }
 
@@ -151,13 +150,12 @@ async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: 
   const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
   if (created === undefined)
     throw new CommandError(`the key ${key.id} has expired or was revoked: create another one`);
-  const origin = url.replace(/\/+$/, "");
-  if (isLoopbackOrigin(origin))
+  if (isLoopbackOrigin(url))
     printError(
       process,
-      `only this machine can open a link to ${origin}: give the address of the service, such as https://todo.example.com`,
+      `only this machine can open a link to ${url}: give the address of the service, such as https://todo.example.com`,
     );
-  const link = formatLink(origin, created.code);
+  const link = formatLink(url, created.code);
   process.stderr.write(
     `${renderQrCode(link)}This link signs in one browser as ${escapeControls(key.name)} within ten minutes:\n`,
   );

@@ -68,10 +68,9 @@ export function addTodoCommands(program: Command, process: CommandProcess): void
   );
 }
 
-async function list(
-  { process, api, flags, printLine, isJson, signal }: CommandContext,
-  text: string,
-): Promise<void> {
+async function list(context: CommandContext, text: string): Promise<void> {
+  const { api, flags, printLine, isJson, signal } = context;
+  const { stdout } = context.process;
   if (flags.open === true && flags.done === true)
     throw new UsageError("--open and --done are both set: keep one");
   const query: ListQuery = flags.open === flags.done ? {} : { done: flags.done === true };
@@ -82,10 +81,9 @@ async function list(
     for (const todo of todos) printLine(todo);
     return;
   }
-  const rows = todos.length === 0 ? [describeEmpty(query, text)] : formatRows(process.stdout, todos);
-  if (found.length > todos.length)
-    rows.push(paint("dim", "More to-dos follow. To show them, raise --limit.", process.stdout));
-  printRows(process.stdout, rows);
+  printTodos(stdout, todos, describeEmpty(query, text));
+  const more = paint("dim", "More to-dos follow. To show them, raise --limit.", stdout);
+  if (found.length > todos.length) stdout.write(`${more}\n`);
 }
 
 function parseLimit({ limit }: Flags): number | undefined {
@@ -99,29 +97,23 @@ function describeEmpty({ done }: ListQuery, text: string): string {
   return done ? "No to-dos are done." : "No to-dos are open.";
 }
 
-async function show({ process, api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
-  const todo = await api.get(id, { signal });
-  printLine(todo, () => formatRow(process.stdout, todo, { columns: Number.POSITIVE_INFINITY }));
+async function show(context: CommandContext, id: TodoId): Promise<void> {
+  const todo = await context.api.get(id, { signal: context.signal });
+  printTodo(context, todo, { columns: Number.POSITIVE_INFINITY });
 }
 
 async function addTodos(context: CommandContext, words: readonly string[]): Promise<void> {
-  const { process, api, flags, signal, printLine } = context;
+  const { api, flags, signal } = context;
   if (words.length === 1 && words[0] === "-") return addLines(context);
   if (flags.batch !== undefined)
     throw new UsageError("--batch requires lines on standard input: todo add - --batch NAME");
   const todo = await api.create(words.join(" "), { signal });
-  printLine(todo, () => formatRow(process.stdout, todo, { before: "added " }));
+  printTodo(context, todo, { before: "added " });
 }
 
-async function addLines({
-  process,
-  flags,
-  service,
-  signal,
-  printLine,
-  isJson,
-}: CommandContext): Promise<void> {
-  const { batch } = flags;
+async function addLines(context: CommandContext): Promise<void> {
+  const { process, service, signal, printLine, isJson } = context;
+  const { batch } = context.flags;
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
   const titles = parseTitles(
@@ -166,13 +158,8 @@ function* withIdempotencyKeys(
   }
 }
 
-async function setDone(
-  { process, api, signal, printLine }: CommandContext,
-  id: TodoId,
-  done: boolean,
-): Promise<void> {
-  const todo = await api.setDone(id, done, { signal });
-  printLine(todo, () => formatRow(process.stdout, todo));
+async function setDone(context: CommandContext, id: TodoId, done: boolean): Promise<void> {
+  printTodo(context, await context.api.setDone(id, done, { signal: context.signal }));
 }
 
 async function remove({ api, signal, printLine }: CommandContext, id: TodoId): Promise<void> {
@@ -218,19 +205,9 @@ async function watch(context: CommandContext): Promise<void> {
 }
 
 /** Prints the list and each change to it. Returns when the server no longer has all changes. */
-async function watchOnce({
-  process,
-  api,
-  signal,
-  printLine,
-  isJson,
-  service,
-}: CommandContext): Promise<void> {
+async function watchOnce({ process, api, signal, printLine, isJson, service }: CommandContext) {
   const { todos, position } = await api.list({}, { signal });
-  if (!isJson) {
-    const rows = todos.length === 0 ? [describeEmpty({}, "")] : formatRows(process.stdout, todos);
-    printRows(process.stdout, rows);
-  }
+  if (!isJson) printTodos(process.stdout, todos, describeEmpty({}, ""));
   const titles = new Map(todos.map(({ id, title }) => [id, title]));
   let wasDisconnected = false;
   for await (const event of api.events({ since: position, signal })) {
@@ -267,19 +244,27 @@ async function whoami({ api, signal, printLine }: CommandContext): Promise<void>
   printLine({ name }, () => escapeControls(name));
 }
 
-const printRows = (stdout: Output, rows: readonly string[]): boolean =>
-  stdout.write(rows.map((row) => `${row}\n`).join(""));
-
-function formatRows(stdout: Output, todos: readonly Todo[]): string[] {
+/** Prints to-dos as a table, or another text if there are none. */
+function printTodos(stdout: Output, todos: readonly Todo[], whenEmpty: string): void {
   const idWidth = todos.at(-1)?.id.length ?? 0;
-  return todos.map((todo) => formatRow(stdout, todo, { idWidth }));
+  const rows = todos.length === 0 ? [whenEmpty] : todos.map((todo) => formatRow(stdout, todo, { idWidth }));
+  stdout.write(rows.map((row) => `${row}\n`).join(""));
+}
+
+const printTodo = ({ process, printLine }: CommandContext, todo: Todo, row: RowOptions = {}): void =>
+  printLine(todo, () => formatRow(process.stdout, todo, row));
+
+interface RowOptions {
+  readonly idWidth?: number;
+  readonly before?: string;
+  readonly columns?: number;
 }
 
 /** Returns a to-do as one line of the terminal, with as much of its title as fits. */
 function formatRow(
   stdout: Output,
   { id, title, done }: Todo,
-  { idWidth = 0, before = "", columns = getColumns(stdout) } = {},
+  { idWidth = 0, before = "", columns = getColumns(stdout) }: RowOptions = {},
 ): string {
   const start = `${before}${id.padStart(idWidth)}  ${done ? "[x]" : "[ ]"}  `;
   const titleColumns = Math.max(columns - start.length, MIN_TITLE_COLUMNS);
