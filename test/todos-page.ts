@@ -121,6 +121,21 @@ export const storedTitles = async (store: TodoStore): Promise<string[]> =>
 export const untilStored = (store: TodoStore, todos: readonly string[]): Promise<void> =>
   until(async () => Bun.deepEquals(await storedTitles(store), todos), `${todos.join(", ")} are stored`);
 
+/** Waits until the browser stores this number of unsent changes. */
+export const untilChanges = (page: Page, count: number): Promise<void> =>
+  until(async () => (await page.evaluate(COUNT_CHANGES)) === count, `${count} changes are stored`);
+
+const COUNT_CHANGES = `new Promise((resolve) => {
+  const opening = indexedDB.open("todo-service");
+  opening.onsuccess = () => {
+    const counting = opening.result.transaction("changes").objectStore("changes").count();
+    counting.onsuccess = () => {
+      opening.result.close();
+      resolve(counting.result);
+    };
+  };
+})`;
+
 /** Returns the accessible name or the id of the focused element. */
 export const focusedName = (page: Page): Promise<string> =>
   page.evaluate(`(() => {

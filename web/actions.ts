@@ -31,8 +31,8 @@ export class Actions {
   readonly #history: History;
   /** The step that the message offers to take back. */
   #offered: { readonly step: Step; readonly message: TimedMessage } | undefined;
-  /** The message that offers to redo a step. */
-  #redo: TimedMessage | undefined;
+  /** The messages of steps. When the time of one is over, its deletion is sent. */
+  readonly #messages = new WeakMap<Step["changes"], TimedMessage>();
 
   constructor({ outbox, state, view }: ActionsOptions) {
     this.#outbox = outbox;
@@ -79,21 +79,15 @@ export class Actions {
 
   /** @param place where new to-dos are, unless the page shows them */
   #offerUndo(step: Step, place = ""): void {
-    const { change } = step;
+    const { changes } = step;
     const content = [...describeChange(step), place];
-    const isHeld = this.#outbox.isHeld(change);
-    // A message under the pointer has paused its deletion, and gets no event when another one replaces it.
-    for (const offered of [this.#offered?.step.change, change])
-      if (offered !== undefined && this.#outbox.isHeld(offered)) this.#outbox.resume(offered);
+    this.#messages.get(changes)?.hide();
     const message = new TimedMessage("#undo", {
       message: content,
       action: { label: "Undo", run: () => this.undo() },
-      ...(isHeld && {
-        onDismiss: () => this.#outbox.release(change),
-        onPause: () => this.#outbox.pause(change),
-        onResume: () => this.#outbox.resume(change),
-      }),
+      onEnd: () => this.#outbox.release(changes),
     });
+    this.#messages.set(changes, message);
     this.#offered = { step, message };
     announce(`${toText(content)}.${UNDO_HINT}`);
   }
@@ -114,21 +108,17 @@ export class Actions {
     return true;
   }
 
-  async #takeBack(step: Step): Promise<void> {
+  #takeBack(step: Step): void {
     this.#offered?.message.hide();
-    const undoing = this.#history.undo();
+    const skipped = this.#history.undo();
     this.#view.render();
     const [first] = step.targets;
     if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
     const { last: previous, undone } = this.#history;
     // The time of a deletion that is held runs out.
-    if (previous !== undefined && this.#outbox.isHeld(previous.change)) this.#offerUndo(previous);
-    else if (undone?.change === step.change) this.#offerRedo(undone);
-    const { isSent, skipped } = await undoing;
-    if (isSent) {
-      this.#redo?.hide();
-      showToast(...describeChange(step), ": it was already sent.");
-    } else if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
+    if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
+    else if (undone?.changes === step.changes) this.#offerRedo(undone);
+    if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
     if (skipped.length === 0) return;
     const were = skipped.length === 1 ? "was" : "were";
     const result = isDeletion(step.kind)
@@ -139,7 +129,7 @@ export class Actions {
 
   #offerRedo(step: Step): void {
     const message = ["Undone: ", ...describeChange(step)];
-    this.#redo = new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
+    new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
   }
 
   /** Does what was undone last again. Returns whether there is something. */

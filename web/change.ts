@@ -15,16 +15,23 @@ export interface Target {
   readonly after?: TodoId;
 }
 
+export interface Sent {
+  /** In milliseconds since 1970. */
+  readonly at: number;
+  /** The position of the service's list. */
+  readonly position: string;
+}
+
 /** One change of the user's, to one or more to-dos, that the service has not confirmed. */
 export interface Change {
   /** From `newId()`: sorts the changes of all windows by time. */
   readonly key: string;
   readonly kind: ChangeKind;
   readonly targets: readonly Target[];
-  /** A deletion that its window does not send yet, so that it can be undone. */
-  readonly isHeld?: boolean;
-  /** When it was sent first, in milliseconds since 1970. A sent change stays as it is. */
-  readonly sentAt?: number;
+  /** The window that does not send this deletion yet, so that it can be undone. */
+  readonly heldBy?: string | undefined;
+  /** When it was sent first. A sent change stays as it is. */
+  readonly sent?: Sent;
   /** Who made it, if the service is private. */
   readonly owner?: string;
 }

@@ -9,6 +9,7 @@ import {
 } from "../src/sdk/client.ts";
 import { readEvents } from "../src/sdk/event-stream.ts";
 import { followList } from "../src/sdk/follow.ts";
+import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import type { Writes } from "../src/sdk/writes.ts";
 import { pageVisible } from "./dom.ts";
@@ -40,7 +41,8 @@ export function createFetch(onSlow: (isSlow: boolean) => void) {
 }
 
 /** Returns whether the service rejects this browser: it is not signed in any more, or the connection is not secure. */
-const isRejection = ({ code }: TodoApiError): boolean => code === "unauthorized" || code === "https_required";
+export const isBrowserRejected = ({ code }: TodoApiError): boolean =>
+  code === "unauthorized" || code === "https_required";
 
 export interface FollowOptions {
   /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
@@ -82,13 +84,26 @@ export class PageApi extends TodoApiCore {
       try {
         await this.#followUntil(signal, options);
       } catch (error) {
-        if (!(error instanceof TodoApiError) || isRejection(error)) throw error;
+        if (!(error instanceof TodoApiError) || isBrowserRejected(error)) throw error;
         options.onState({ status: "disconnected", todos: [], error });
         await delay(RETRY_MS, signal);
       } finally {
         controller.abort();
       }
     }
+  }
+
+  /** Returns the changes after a position until another one, or none if the service does not have them all. */
+  async changesBetween(since: string, until: string, signal: AbortSignal): Promise<readonly TodoEvent[]> {
+    const events: TodoEvent[] = [];
+    if (!(lead(until, since) > 0)) return events;
+    for await (const event of readEvents(this.transport.send, { since, signal })) {
+      if (event.type === "disconnected") throw event.error;
+      if (event.type === "resync") return [];
+      events.push(event);
+      if (lead(event.position, until) >= 0) break;
+    }
+    return events;
   }
 
   /** Loads the whole list again. */

@@ -11,7 +11,7 @@ export interface Step {
   /** With the ids of the time when it was done. */
   readonly targets: readonly Target[];
   /** What the outbox has of it, unless it is sent. */
-  readonly change: Change;
+  readonly changes: readonly Change[];
   /** Moves the focus back to a to-do. */
   readonly restoreFocus: (id: TodoId) => void;
 }
@@ -49,37 +49,34 @@ export class History {
   #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
     const after = this.#state.newestId;
     const added = kind === "created" ? targets.map((target) => ({ ...target, after })) : targets;
-    const isConfirmed = this.#isConfirmed(kind, targets);
-    const change = this.#outbox.add(kind, added, { isHeld: isDeletion(kind), isConfirmed });
-    const step = { kind, targets, change, restoreFocus };
+    const confirmed = this.#findConfirmed(kind, targets);
+    const changes = this.#outbox.add(kind, added, { isHeld: isDeletion(kind), confirmed });
+    const step = { kind, targets, changes, restoreFocus };
     this.#done = [...this.#done, step];
     return step;
   }
 
-  /**
-   * Undoes the last step. Resolves to the titles of to-dos that someone has changed since, which stay as they are, and to
-   * whether another window has sent the step, which is a deletion.
-   */
-  async undo(): Promise<{ readonly isSent: boolean; readonly skipped: readonly string[] }> {
+  /** Undoes the last step. Returns the titles of to-dos that someone has changed since, which stay as they are. */
+  undo(): readonly string[] {
     const step = this.last;
-    if (step === undefined) return { isSent: false, skipped: [] };
+    if (step === undefined) return [];
     const { kind } = step;
     this.#done = this.#done.slice(0, -1);
     if (isDeletion(kind)) {
       this.#undone = [...this.#undone, step];
-      if (await this.#outbox.withdraw(step.change)) return { isSent: false, skipped: this.#findGone(step) };
-      this.#undone = this.#undone.filter((one) => one !== step);
-      return { isSent: true, skipped: [] };
+      this.#outbox.withdraw(step.changes);
+      return this.#findGone(step);
     }
     const { targets, skipped } = this.#select(step, ({ done = false }) =>
       kind === "created" ? done : kind === "done",
     );
     if (targets.length > 0) {
       const inverse = INVERSES[kind];
-      this.#outbox.add(inverse, targets, { isConfirmed: this.#isConfirmed(inverse, targets) });
+      const confirmed = this.#findConfirmed(inverse, targets);
+      this.#outbox.add(inverse, targets, { isHeld: false, confirmed });
       this.#undone = [...this.#undone, { ...step, targets }];
     }
-    return { isSent: false, skipped };
+    return skipped;
   }
 
   /** Does what was undone last again. Returns undefined if there is nothing. */
@@ -124,13 +121,14 @@ export class History {
     return { targets: selected, skipped };
   }
 
-  /** Returns whether the service has to-dos as a change leaves them, so far as this window knows. */
-  #isConfirmed(kind: ChangeKind, targets: readonly Target[]): boolean {
+  /** Returns the to-dos that the service has as a change leaves them, so far as this window knows. */
+  #findConfirmed(kind: ChangeKind, targets: readonly Target[]): ReadonlySet<TodoId> {
     const { confirmed } = this.#state;
-    return targets.every(({ id }) => {
+    const isConfirmed = (id: TodoId): boolean => {
       const todo = findTodo(confirmed, id);
       return isDeletion(kind) ? todo === undefined : todo?.done === (kind === "done");
-    });
+    };
+    return new Set(targets.map(({ id }) => id).filter(isConfirmed));
   }
 
   /** Returns the titles of the targets that someone has deleted. */
@@ -144,7 +142,7 @@ export class History {
 
   /** Forgets the deletions that are sent, and what was done to their to-dos before. */
   forgetSent(): void {
-    const isSent = ({ kind, change }: Step): boolean => isDeletion(kind) && !this.#outbox.isHeld(change);
+    const isSent = ({ kind, changes }: Step): boolean => isDeletion(kind) && !this.#outbox.isHeld(changes);
     const sent = this.#done.filter(isSent).flatMap(({ targets }) => targets.map(({ id }) => id));
     if (sent.length > 0) this.forget(new Set(sent));
   }

@@ -56,46 +56,38 @@ export function showStatus(...message: Content): void {
 export interface TimedMessageOptions {
   readonly message: Content;
   readonly action?: { readonly label: string; readonly run: () => void };
-  readonly onDismiss?: () => void;
-  /** Run when the time of the message stops and starts again. */
-  readonly onPause?: () => void;
-  readonly onResume?: () => void;
+  /** Runs when it is dismissed or its time is over, also if another message has replaced it. */
+  readonly onEnd?: () => void;
 }
 
 /** A message that disappears after six seconds. The time starts again after the pointer or the focus leaves it. */
 export class TimedMessage {
   readonly #text: HTMLElement;
   readonly #content: readonly HTMLElement[];
+  readonly #onEnd: () => void;
   readonly #bar: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** @param bar the selector of the element that shows the message. The next message there replaces it. */
-  constructor(bar: string, { message, action, onDismiss, onPause, onResume }: TimedMessageOptions) {
+  constructor(bar: string, { message, action, onEnd = () => {} }: TimedMessageOptions) {
     this.#bar = requireElement(bar, HTMLElement);
-    const pause = (): void => {
-      clearTimeout(this.#timer);
-      onPause?.();
-    };
-    const resume = (): void => {
-      if (!this.#text.isConnected) return;
-      this.#start();
-      onResume?.();
-    };
+    this.#onEnd = onEnd;
+    const pause = (): void => clearTimeout(this.#timer);
+    const resume = (): void => this.#start();
     this.#text = createElement("span", {}, ...message);
     const dismiss = createElement("button", {
       type: "button",
       className: "dismiss",
       ariaLabel: "Dismiss",
-      onclick: () => {
-        this.hide();
-        onDismiss?.();
-      },
+      onclick: () => this.#end(),
     });
     if (action === undefined) this.#content = [this.#text, dismiss];
     else {
       const separator = createElement("span", { className: "separator", ariaHidden: "true" }, "·");
       this.#content = [this.#text, separator, createButton(action.label, action.run), dismiss];
     }
+    // The pointer may be on the message that this one replaces.
+    for (const element of this.#bar.children) element.dispatchEvent(new Event("pointerleave"));
     this.#bar.replaceChildren(...this.#content);
     for (const element of this.#content) {
       element.addEventListener("focusin", pause);
@@ -114,7 +106,12 @@ export class TimedMessage {
 
   #start(): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.hide(), STATUS_MS);
+    this.#timer = setTimeout(() => this.#end(), STATUS_MS);
+  }
+
+  #end(): void {
+    this.hide();
+    this.#onEnd();
   }
 
   hide(): void {

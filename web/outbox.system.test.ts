@@ -6,13 +6,12 @@ import { skipFor } from "../test/skip.ts";
 import {
   add,
   closeTab,
-  createStore,
   dismiss,
   expectTitles,
   focusedName,
-  start,
   storedTitles,
   storedTodos,
+  untilChanges,
   untilStored,
   useTodosPage,
 } from "../test/todos-page.ts";
@@ -42,26 +41,6 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.goto(url);
 }
 
-/** Returns when the browser stores a number of changes. */
-const untilChanges = (page: Page, count: number): Promise<void> =>
-  until(
-    async () =>
-      (await page.evaluate(
-        () =>
-          new Promise<number>((resolve) => {
-            const opening = indexedDB.open("todo-service");
-            opening.onsuccess = () => {
-              const counting = opening.result.transaction("changes").objectStore("changes").count();
-              counting.onsuccess = () => {
-                opening.result.close();
-                resolve(counting.result);
-              };
-            };
-          }),
-      )) === count,
-    `${count} changes are stored`,
-  );
-
 /** Keeps other pages from storing changes, as a slow disk does. Returns what ends this. */
 async function holdChanges(page: Page): Promise<() => Promise<void>> {
   await page.evaluate(
@@ -86,7 +65,7 @@ async function holdChanges(page: Page): Promise<() => Promise<void>> {
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { open, openList, use } = useTodosPage();
+  const { openList } = useTodosPage();
 
   test("can be changed while offline, says so at once, and sends the changes when online", async () => {
     const { page, store } = await openList(["one", "two"]);
@@ -218,40 +197,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.evaluate("delete navigator.onLine");
     await add(page, "three");
     await untilStored(store, ["1 one", "2 two", "3 three"]);
-  });
-
-  test("says only that a deletion was sent when it is undone after another window has sent it", async () => {
-    const store = await createStore(["one", "two"]);
-    const service = use(start(store));
-    // This window sends the changes of all windows, and takes those of the other one for abandoned.
-    const window = await open("about:blank");
-    await window.page.addInitScript(`{
-      const now = Date.now;
-      Date.now = () => now() + ${HOUR_MS};
-    }`);
-    await window.page.goto(service.url);
-    await expectTitles(window.page, ["one", "two"]);
-    const page = await window.page.context().newPage();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
-    const request = Promise.withResolvers<void>();
-    const answer = Promise.withResolvers<void>();
-    await window.page.route("**/api/todos/1", async (route) => {
-      request.resolve();
-      await answer.promise;
-      await route.continue();
-    });
-    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
-    await request.promise;
-    await page.keyboard.press("ControlOrMeta+z");
-    await page.getByRole("alert").getByText("Deleted “one”: it was already sent.").waitFor();
-    expect(await page.locator("#undo").textContent()).toBe("");
-    // There is nothing to redo.
-    await page.keyboard.press("ControlOrMeta+Shift+z");
-    answer.resolve();
-    await untilStored(store, ["2 two"]);
-    await expectTitles(page, ["two"]);
-    expect(await page.getByRole("alert").textContent()).toBe("Deleted “one”: it was already sent.Dismiss");
   });
 
   test.each(["Add", "Discard"] as const)(

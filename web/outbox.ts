@@ -1,13 +1,14 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
-import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target } from "./change.ts";
+import { type Change, type ChangeKind, isDeletion, newId, type Sent, type Target } from "./change.ts";
+import { findLocks } from "./locks.ts";
 import { editChanges, openDatabase } from "./outbox-database.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
 
-/** How long a deletion can be undone before it is sent. */
-const HOLD_MS = 6000;
-/** A deletion that another window holds is sent after this time, because that window no longer runs. */
-const ABANDONED_MS = 30_000;
+/** The maximum number of targets of one change. */
+const MAX_TARGETS = 100;
+/** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
+const MAX_CLOSING = 500;
 
 /** The service's answer to one target of a change. */
 export interface Answer extends Confirmation {
@@ -19,15 +20,15 @@ export interface Answer extends Confirmation {
 
 /** What a page leaves in localStorage when it closes, because the browser may abort its transactions then. */
 interface Closing {
-  /** The page's own changes. Those that IndexedDB has have no targets here. */
-  readonly changes: readonly Change[];
+  /** The page's own changes. Those that IndexedDB has as they are have no targets here. */
+  readonly changes: readonly (Omit<Change, "targets"> & Partial<Pick<Change, "targets">>)[];
   /** The keys of changes that were undone. */
   readonly undone: readonly string[];
 }
 
 const CLOSING = "closing.";
-
-const getTime = (id: TodoId): number => Number(id.slice(0, -20)) / 1000;
+/** The lock that a window holds while it runs. */
+const toLock = (id: string): string => `todo-service.window-${id}`;
 
 /**
  * The user's unsent changes, in order. They survive the page in IndexedDB, and all windows of the browser share them. Each
@@ -38,7 +39,7 @@ export class Outbox extends EventTarget {
   readonly #onAnswers: (answers: readonly Answer[]) => void;
   /** The number of edits that are not stored yet. */
   #pending = 0;
-  /** The keys of the changes that these edits add or undo. */
+  /** The keys of the changes that these edits add, change or remove. */
   readonly #uncommitted = new Set<string>();
   #database: IDBDatabase | undefined;
   readonly #opened: Promise<void>;
@@ -48,10 +49,11 @@ export class Outbox extends EventTarget {
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The keys of the changes that were made in this page. */
-  readonly #made = new Set<string>();
-  /** The timers of its deletions that can be undone, by key. */
-  readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
+  /** The keys of the changes that were made in this page, or that it takes over. */
+  readonly #mine = new Set<string>();
+  readonly #window = newId();
+  /** The other windows that hold deletions. */
+  readonly #holders = new Set<string>();
   readonly #created = new Map<TodoId, Todo>();
 
   /** @param onAnswers gets the service's answers to changes, also those that other windows have sent */
@@ -69,7 +71,18 @@ export class Outbox extends EventTarget {
     onSettingChange((name) => {
       if (name.startsWith(CLOSING) && readSetting(name) !== undefined) this.reload();
     });
-    this.reload();
+    this.#start();
+  }
+
+  async #start(): Promise<void> {
+    const reading = this.reload();
+    const locks = await findLocks();
+    locks?.request(toLock(this.#window), () => new Promise(() => {}));
+    const changes = await reading;
+    if (locks !== undefined) return;
+    // Nothing shows which windows are gone, so this one sends what it finds at its start.
+    for (const { key } of changes) this.#mine.add(key);
+    await this.#release(({ heldBy }) => heldBy !== undefined && heldBy !== this.#window);
   }
 
   /** The changes of the owner. Those of someone else are neither shown nor sent. */
@@ -91,14 +104,27 @@ export class Outbox extends EventTarget {
   }
 
   #notify(): void {
+    for (const { heldBy } of this.#changes)
+      if (heldBy !== undefined && heldBy !== this.#window) this.#releaseAfter(heldBy);
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** Releases what another window holds when it is gone. */
+  async #releaseAfter(holder: string): Promise<void> {
+    if (this.#holders.has(holder)) return;
+    this.#holders.add(holder);
+    const locks = await findLocks();
+    await locks?.request(toLock(holder), () => this.#release(({ heldBy }) => heldBy === holder));
   }
 
   /** Resolves to all changes when the edit is stored. */
   async #edit(edit: (changes: readonly Change[]) => readonly Change[]): Promise<readonly Change[]> {
     const before = this.#changes;
     this.#changes = edit(before);
-    if (this.#changes !== before) this.#notify();
+    if (this.#changes !== before) {
+      this.#noteEdited(before);
+      this.#notify();
+    }
     this.#pending++;
     await this.#opened;
     let isEdited = false;
@@ -125,6 +151,12 @@ export class Outbox extends EventTarget {
     return stored ?? this.#changes;
   }
 
+  #noteEdited(before: readonly Change[]): void {
+    const [old, current] = [new Set(before), new Set(this.#changes)];
+    for (const change of [...before, ...this.#changes])
+      if (!old.has(change) || !current.has(change)) this.#uncommitted.add(change.key);
+  }
+
   /** Deletes the changes of someone else who used this browser before. Passes them to `tell` first. */
   async dropForeign(tell: (changes: readonly Change[]) => void): Promise<void> {
     // The browser's database may answer later than the service.
@@ -140,66 +172,52 @@ export class Outbox extends EventTarget {
     for (const name of listSettings(CLOSING).keys()) writeSetting(name);
   }
 
-  /** Adds a change. If the service has its values already, an unsent change that it takes back leaves instead. */
+  /**
+   * Adds a change, in parts. It replaces unsent changes to the same to-dos, and has no targets that these have left as they were.
+   * @param confirmed the to-dos that the service has as the change leaves them
+   */
   add(
     kind: ChangeKind,
     targets: readonly Target[],
-    { isConfirmed, ...options }: { readonly isHeld?: boolean; readonly isConfirmed: boolean },
-  ): Change {
-    const change: Change = {
-      ...{ key: newId(), kind, targets: targets.map(this.#rename), ...options },
-      ...(this.owner !== undefined && { owner: this.owner }),
-    };
-    this.#made.add(change.key);
-    if (options.isHeld === true) this.resume(change);
-    this.#uncommitted.add(change.key);
-    this.#edit((changes) => {
-      const opposite = isConfirmed ? findOpposite(changes, change) : undefined;
-      if (opposite === undefined) return [...changes, change];
-      this.#uncommitted.add(opposite.key);
-      return changes.filter((one) => one !== opposite);
+    { isHeld, confirmed }: { readonly isHeld: boolean; readonly confirmed: ReadonlySet<TodoId> },
+  ): readonly Change[] {
+    const parts = Array.from({ length: Math.ceil(targets.length / MAX_TARGETS) }, (_, index): Change => {
+      const start = index * MAX_TARGETS;
+      return {
+        ...{ key: newId(), kind, targets: targets.slice(start, start + MAX_TARGETS).map(this.#rename) },
+        ...(isHeld && { heldBy: this.#window }),
+        ...(this.owner !== undefined && { owner: this.owner }),
+      };
     });
-    return change;
+    for (const { key } of parts) this.#mine.add(key);
+    this.#edit((changes) => (isHeld ? [...changes, ...parts] : replaceUnsent(changes, parts, confirmed)));
+    return parts;
   }
 
-  /** Keeps a deletion from being sent, while the user looks at its message. */
-  pause({ key }: Change): void {
-    clearTimeout(this.#timers.get(key));
+  /** Sends deletions that this window holds, or all of them, without waiting any longer. */
+  release(parts = this.#changes): void {
+    const keys = toKeys(parts);
+    this.#release(({ key, heldBy }) => heldBy === this.#window && keys.has(key));
   }
 
-  resume(change: Change): void {
-    this.pause(change);
-    const timer = setTimeout(() => this.release(change), HOLD_MS);
-    this.#timers.set(change.key, timer);
-  }
-
-  /** Sends a deletion of this page, or all of them, without waiting any longer. */
-  release(only?: Change): void {
-    const isReleased = ({ key, isHeld }: Change): boolean =>
-      isHeld === true && this.#made.has(key) && (only === undefined || key === only.key);
-    for (const change of this.#changes) if (isReleased(change)) this.pause(change);
-    this.#edit((changes) =>
+  async #release(isReleased: (change: Change) => boolean): Promise<void> {
+    await this.#edit((changes) =>
       changes.some(isReleased)
-        ? changes.map((change) => (isReleased(change) ? { ...change, isHeld: false } : change))
+        ? changes.map((change) => (isReleased(change) ? { ...change, heldBy: undefined } : change))
         : changes,
     );
   }
 
-  /** Returns whether this window still holds a deletion. */
-  isHeld({ key }: Change): boolean {
-    return this.#changes.some((change) => change.key === key && change.isHeld === true);
+  /** Returns whether a window still holds a deletion. */
+  isHeld(parts: readonly Change[]): boolean {
+    const keys = toKeys(parts);
+    return this.#changes.some(({ key, heldBy }) => heldBy !== undefined && keys.has(key));
   }
 
-  /** Takes a deletion back that is held. Resolves to false if it was sent meanwhile, by another window. */
-  async withdraw(change: Change): Promise<boolean> {
-    this.pause(change);
-    this.#uncommitted.add(change.key);
-    let isWithdrawn = false;
-    await this.#edit((changes) => {
-      isWithdrawn = changes.some(({ key, sentAt }) => key === change.key && sentAt === undefined);
-      return isWithdrawn ? changes.filter(({ key }) => key !== change.key) : changes;
-    });
-    return isWithdrawn;
+  /** Takes a deletion back that is held. */
+  withdraw(parts: readonly Change[]): void {
+    const keys = toKeys(parts);
+    this.#edit((changes) => changes.filter(({ key, sent }) => sent !== undefined || !keys.has(key)));
   }
 
   /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
@@ -209,22 +227,28 @@ export class Outbox extends EventTarget {
     );
   }
 
+  /** Returns whether a later change decides what becomes of a to-do, so that an earlier one need not be sent. */
+  isReplaced({ key, kind }: Change, { id }: Target): boolean {
+    const isLater = (change: Change): boolean => change.key > key && change.heldBy === undefined;
+    return (
+      kind !== "created" &&
+      this.#changes.some((change) => isLater(change) && change.targets.some((target) => target.id === id))
+    );
+  }
+
   /** Returns whether this window may send a change now. */
-  isReady({ key, isHeld = false }: Change): boolean {
-    if (this.#made.has(key)) return !isHeld;
-    const isAbandoned = Math.abs(Date.now() - getTime(key)) > ABANDONED_MS;
-    return isAbandoned || (!isHeld && this.sendsAll);
+  isReady({ key, heldBy }: Change): boolean {
+    return heldBy === undefined && (this.sendsAll || this.#mine.has(key));
   }
 
   /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */
-  async claim({ key }: Change): Promise<Change | undefined> {
-    const sentAt = Date.now();
+  async claim({ key }: Change, position: string): Promise<Change | undefined> {
+    const sent: Sent = { at: Date.now(), position };
     let claimed: Change | undefined;
     await this.#edit((changes) => {
       claimed = changes.find((change) => change.key === key);
-      if (claimed === undefined || claimed.sentAt !== undefined) return changes;
-      const sent = { ...claimed, sentAt };
-      return changes.map((change) => (change.key === key ? sent : change));
+      if (claimed === undefined || claimed.sent !== undefined) return changes;
+      return changes.map((change) => (change.key === key ? { ...change, sent } : change));
     });
     return claimed;
   }
@@ -263,12 +287,12 @@ export class Outbox extends EventTarget {
     const ids = new Map(targets.map(({ id }) => [id, newId()]));
     const rename = (target: Target): Target => ({ ...target, id: ids.get(target.id) ?? target.id });
     const newKey = newId();
-    this.#made.add(newKey);
+    this.#mine.add(newKey);
     await this.#edit((changes) =>
       changes.map((change) => {
         const renamed = { ...change, targets: change.targets.map(rename) };
         if (change.key !== key) return change.targets.some(({ id }) => ids.has(id)) ? renamed : change;
-        const { sentAt, ...unsent } = renamed;
+        const { sent, ...unsent } = renamed;
         return { ...unsent, key: newKey };
       }),
     );
@@ -280,21 +304,37 @@ export class Outbox extends EventTarget {
     this.#onAnswers(answers);
   }
 
-  /** Releases this page's changes, because it is about to close, and returns them. @param sentAt marks them as sent */
-  releaseBeforeClosing(sentAt?: number): readonly Change[] {
+  /**
+   * Releases this page's changes, because it is about to close. Returns those that it sends.
+   * @param position marks them as sent. Without it, the page sends none
+   */
+  releaseBeforeClosing(position: string | undefined): readonly Change[] {
+    const sending: Change[] = [];
+    let requests = 0;
     this.#changes = this.#changes.map((change) => {
-      if (!this.#made.has(change.key)) return change;
-      return { ...(sentAt !== undefined && { sentAt }), ...change, isHeld: false };
+      if (!this.#mine.has(change.key)) return change;
+      const released = { ...change, heldBy: undefined };
+      const { kind, targets, sent } = change;
+      // A new to-do must be created first.
+      const isNew = kind !== "created" && targets.some(({ id }) => isNewId(id));
+      if (position === undefined || sent !== undefined || isNew || !this.#isOwn(change)) return released;
+      requests += targets.length;
+      if (requests > MAX_CLOSING) return released;
+      const sentNow = { ...released, sent: { at: Date.now(), position } };
+      sending.push(sentNow);
+      return sentNow;
     });
-    const own = this.#changes.filter(({ key }) => this.#made.has(key));
-    const left = new Set(this.#changes.map(({ key }) => key));
+    const own = this.#changes.filter(({ key }) => this.#mine.has(key));
+    const left = toKeys(this.#changes);
     const closing: Closing = {
-      changes: own.map((change) => (this.#uncommitted.has(change.key) ? change : { ...change, targets: [] })),
+      changes: own.map(({ targets, ...change }) =>
+        this.#uncommitted.has(change.key) ? { ...change, targets } : change,
+      ),
       undone: [...this.#uncommitted].filter((key) => !left.has(key)),
     };
     if (closing.changes.length + closing.undone.length > 0)
       writeSetting(CLOSING + newId(), JSON.stringify(closing));
-    return own;
+    return sending;
   }
 
   /** Reads the stored changes again, with what closed windows left, and with the ids of new to-dos that were sent since. */
@@ -304,7 +344,9 @@ export class Outbox extends EventTarget {
     let left: ReadonlyMap<string, string> = new Map();
     const changes = await this.#edit((changes) => {
       left = listSettings(CLOSING);
-      const all = left.size === 0 ? changes : addLeft(changes, [...left.values()]);
+      const closings: readonly Closing[] = [...left.values()].map((text) => JSON.parse(text));
+      for (const { key } of closings.flatMap((closing) => closing.changes)) this.#mine.add(key);
+      const all = closings.length === 0 ? changes : addLeft(changes, closings);
       return all.some(isRenamed)
         ? all.map((one) => (isRenamed(one) ? { ...one, targets: one.targets.map(this.#rename) } : one))
         : all;
@@ -314,31 +356,53 @@ export class Outbox extends EventTarget {
   }
 }
 
+const toKeys = (changes: readonly Change[]): ReadonlySet<string> => new Set(changes.map(({ key }) => key));
+const toIds = (changes: readonly Change[]): ReadonlySet<TodoId> =>
+  new Set(changes.flatMap(({ targets }) => targets.map(({ id }) => id)));
+
 /**
  * Adds what closed windows left. Doing so twice changes nothing. A change that IndexedDB had and no longer has was sent
  * meanwhile, so it stays removed.
  */
-function addLeft(changes: readonly Change[], left: readonly string[]): readonly Change[] {
-  const closings: readonly Closing[] = left.map((text) => JSON.parse(text));
+function addLeft(changes: readonly Change[], closings: readonly Closing[]): readonly Change[] {
   const byKey = new Map(changes.map((change) => [change.key, change]));
-  for (const change of closings.flatMap((closing) => closing.changes)) {
+  for (const { targets, ...change } of closings.flatMap((closing) => closing.changes)) {
     const stored = byKey.get(change.key);
-    if (stored !== undefined || change.targets.length > 0)
-      byKey.set(change.key, { ...change, ...stored, isHeld: false });
+    const ids = targets && new Set(targets.map(({ id }) => id));
+    const left = stored?.targets.filter(({ id }) => ids?.has(id) ?? true) ?? targets;
+    if (left !== undefined) byKey.set(change.key, { ...change, ...stored, heldBy: undefined, targets: left });
   }
   for (const key of closings.flatMap(({ undone }) => undone))
-    if (byKey.get(key)?.sentAt === undefined) byKey.delete(key);
+    if (byKey.get(key)?.sent === undefined) byKey.delete(key);
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** Returns the last change to the same to-dos, if it is not sent and the new one takes it back. */
-function findOpposite(changes: readonly Change[], { kind, targets, isHeld }: Change): Change | undefined {
-  const ids = new Set(targets.map(({ id }) => id));
-  const last = changes.findLast((change) => change.targets.some(({ id }) => ids.has(id)));
-  if (last === undefined || last.sentAt !== undefined || isHeld === true) return undefined;
-  const isSame = last.targets.length === ids.size && last.targets.every(({ id }) => ids.has(id));
-  return isSame && !isDeletion(last.kind) && INVERSES[last.kind] === kind ? last : undefined;
+/** Adds the parts of a change in place of unsent changes to the same to-dos. */
+function replaceUnsent(
+  changes: readonly Change[],
+  parts: readonly Change[],
+  confirmed: ReadonlySet<TodoId>,
+): readonly Change[] {
+  const ids = toIds(parts);
+  const deletes = parts.some(({ kind }) => isDeletion(kind));
+  const isReplaced = ({ kind, sent, heldBy }: Change, id: TodoId): boolean =>
+    ids.has(id) && sent === undefined && heldBy === undefined && (deletes || kind !== "created");
+  const left = filterTargets(changes, (change, { id }) => !isReplaced(change, id));
+  const [before, after] = [toIds(changes), toIds(left)];
+  const isNeeded = (id: TodoId): boolean => !before.has(id) || after.has(id) || !confirmed.has(id);
+  return [...left, ...filterTargets(parts, (_part, { id }) => isNeeded(id))];
 }
+
+/** Returns the changes with some of their targets, and without those that have none left. */
+const filterTargets = (
+  changes: readonly Change[],
+  isLeft: (change: Change, target: Target) => boolean,
+): readonly Change[] =>
+  changes.flatMap((change) => {
+    const targets = change.targets.filter((target) => isLeft(change, target));
+    if (targets.length === change.targets.length) return [change];
+    return targets.length > 0 ? [{ ...change, targets }] : [];
+  });
 
 /** Without space on the disk, changes last as long as the page. */
 function ignoreFullStorage(error: unknown): undefined {

@@ -1,24 +1,21 @@
-import { type TodoApiCore, TodoApiError, type TodoId } from "../src/sdk/client.ts";
+import { TodoApiError, type TodoId } from "../src/sdk/client.ts";
 import { findTodo } from "../src/sdk/json.ts";
 import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay, retryDelay } from "../src/sdk/retry.ts";
 import type { Writes } from "../src/sdk/writes.ts";
 import { type Change, type ChangeKind, isDeletion, type Target, toEffect } from "./change.ts";
+import { isBrowserRejected, type PageApi } from "./connection.ts";
 import { findLocks } from "./locks.ts";
 import type { Answer, Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";
+import { isMultiplexed } from "./stream-slots.ts";
 
 /** The maximum number of changes that are sent at the same time, besides new to-dos. */
 const MAX_CHANGES = 20;
-/** The maximum number of concurrent requests of one change. */
-const MAX_CONCURRENT = 4;
-/** The targets of a change are settled in steps of this size. */
-const STEP_SIZE = 100;
-/** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
-const MAX_CLOSING = 500;
+/** The maximum number of concurrent requests of one change. Over HTTP/1.1, one of six connections stays free for others. */
+const MAX_CONCURRENT = isMultiplexed() ? 20 : 4;
 const MAX_RETRY_MS = 5000;
-/** Changes of other windows become ready as time passes. */
 const RECHECK_MS = 5000;
 /** The service forgets idempotency keys after 24 hours. */
 const MAX_CREATE_AGE_MS = 23 * 3600_000;
@@ -32,7 +29,7 @@ export interface Rejection {
 
 export interface SenderOptions {
   /** Sends each request once. */
-  readonly api: Pick<TodoApiCore, "list"> & { readonly writes: Writes };
+  readonly api: Pick<PageApi, "list" | "changesBetween" | "writes">;
   readonly outbox: Outbox;
   readonly state: State;
   /** Asks the service who is signed in, as a browser that was offline may have another cookie. Rejects without an answer. */
@@ -57,6 +54,8 @@ export class Sender {
   readonly #options: SenderOptions;
   /** The keys of the changes that wait for an answer of the user's. */
   readonly #uncertain = new Set<string>();
+  /** The number of failures since the service answered last. */
+  #failures = 0;
   /** Looks again for changes that are ready. */
   #wake = (): void => {};
 
@@ -90,34 +89,29 @@ export class Sender {
     const { identify, onDelay } = this.#options;
     /** The keys of the changes that are being sent. */
     const sending = new Set<string>();
-    let attempt = 0;
-    const onSent = (): void => {
-      attempt = 0;
-      onDelay();
-    };
     while (!signal.aborted) {
       try {
-        if (attempt > 0) await identify();
-        await this.#sendUntilFailure(sending, onSent, signal);
+        if (this.#failures > 0) await identify();
+        await this.#sendUntilFailure(sending, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
         onDelay(error);
-        if (error.code === "unauthorized") return;
-        await delay(retryDelay(attempt++, error, MAX_RETRY_MS), signal);
+        if (isBrowserRejected(error)) return;
+        await delay(retryDelay(this.#failures++, error, MAX_RETRY_MS), signal);
       }
     }
   }
 
   /** Sends changes as they become ready, until the signal aborts. Throws the error of a change that must be sent again. */
-  async #sendUntilFailure(sending: Set<string>, onSent: () => void, signal: AbortSignal): Promise<void> {
+  async #sendUntilFailure(sending: Set<string>, signal: AbortSignal): Promise<void> {
     let failure: { readonly error: unknown } | undefined;
     while (!signal.aborted) {
       const waiting = new AbortController();
       for (const changes of this.#ready(sending)) {
         for (const { key } of changes) sending.add(key);
         this.#sendInOrder(changes, signal)
-          .then(onSent, (error) => {
+          .catch((error) => {
             failure ??= { error };
           })
           .finally(() => {
@@ -140,7 +134,8 @@ export class Sender {
     const ready: Change[] = [];
     const current = outbox.changes.filter(({ key }) => sending.has(key));
     const isCreating = current.some(({ kind }) => kind === "created");
-    const free = MAX_CHANGES - current.filter(({ kind }) => kind !== "created").length;
+    let isBusy = current.some(isBulk);
+    let free = MAX_CHANGES - current.filter(({ kind }) => kind !== "created").length;
     for (const change of outbox.changes) {
       // An add that was renewed comes after the changes to its to-dos.
       const isFirst = change.kind === "created" || change.targets.every(({ id }) => !earlier.has(id));
@@ -149,10 +144,15 @@ export class Sender {
         ready.push(change);
     }
     const created = ready.filter(({ kind }) => kind === "created");
-    const others = ready.filter(({ kind }) => kind !== "created").slice(0, free);
     // New to-dos keep their order, so only one group of them is sent at a time.
-    const groups = others.map((change) => [change]);
-    return created.length > 0 && !isCreating ? [created, ...groups] : groups;
+    const groups = created.length > 0 && !isCreating ? [created] : [];
+    for (const change of ready) {
+      if (change.kind === "created" || free <= 0 || (isBusy && isBulk(change))) continue;
+      isBusy ||= isBulk(change);
+      free--;
+      groups.push([change]);
+    }
+    return groups;
   }
 
   /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */
@@ -167,47 +167,69 @@ export class Sender {
   async #send(change: Change, signal: AbortSignal): Promise<void> {
     const { api, outbox, state, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
     const isCreate = change.kind === "created";
-    if (isCreate && Date.now() - (change.sentAt ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
+    if (isCreate && Date.now() - (change.sent?.at ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
       this.#uncertain.add(change.key);
       onUncertain(change);
       return;
     }
-    // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
-    if (!isCreate && !state.isLive) {
-      const { position } = await api.list({ limit: 1 }, { signal });
+    let { position = "" } = state;
+    if (!isCreate && (!state.isLive || change.sent !== undefined)) {
+      ({ position } = await api.list({ limit: 1 }, { signal }));
+      // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
     }
     if (change.kind === "cleared") {
       const reopened = state.findReopened(change);
       if (reopened.length > 0) return outbox.drop(change, reopened);
     }
+    await this.#settleSent(change, position, signal);
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
-    const claimed = await outbox.claim(change);
+    const claimed = await outbox.claim(change, position);
     if (claimed === undefined) return;
     const rejections: Rejection[] = [];
     try {
-      for (let start = 0; start < claimed.targets.length; start += STEP_SIZE) {
-        signal.throwIfAborted();
-        if (!isOwnerSignedIn()) return await changed(outbox, signal);
-        const targets = claimed.targets.slice(start, start + STEP_SIZE);
-        rejections.push(...(await this.#sendStep(claimed, targets, signal)));
-      }
+      await this.#sendTargets(claimed, rejections, signal);
     } finally {
       if (rejections.length > 0) onRejected(claimed, rejections);
     }
   }
 
-  /** Sends the requests of some targets, at most four at a time. Throws after all have ended if one must be sent again. */
-  async #sendStep(change: Change, targets: readonly Target[], signal: AbortSignal): Promise<Rejection[]> {
-    const rejections: Rejection[] = [];
+  /**
+   * Does not repeat ticks that may have arrived, if the service has set the same value since: later changes would be lost. Values
+   * alternate, so without such an event nobody has changed the to-do. A later change of the user's makes them needless, too.
+   */
+  async #settleSent(change: Change, position: string, signal: AbortSignal): Promise<void> {
+    const { api, outbox } = this.#options;
+    const { key, kind, sent, targets } = change;
+    if (sent === undefined || (kind !== "done" && kind !== "open")) return;
+    const seen = new Map<TodoId, Answer>();
+    for (const event of await api.changesBetween(sent.position, position, signal)) {
+      if (event.type !== "updated") continue;
+      const { todo, position } = event;
+      const { id, done } = todo;
+      if (seen.has(id) || done === (kind === "done"))
+        seen.set(id, { kind: "setDone", todo, position, key, id });
+    }
+    const settled = targets.filter((target) => seen.has(target.id) || outbox.isReplaced(change, target));
+    const answers = settled.flatMap(({ id }) => seen.get(id) ?? []);
+    if (settled.length > 0) await outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
+  }
+
+  /** Sends the requests of a change, many at a time. Throws after all have ended if one must be sent again. */
+  async #sendTargets(change: Change, rejections: Rejection[], signal: AbortSignal): Promise<void> {
+    const { outbox } = this.#options;
     const done = new Set<TodoId>();
     const answers: Answer[] = [];
     let failure: unknown;
-    const remaining = targets.values();
+    const remaining = change.targets.values();
     const work = async (): Promise<void> => {
       for (const target of remaining) {
-        if (failure !== undefined) return;
+        if (failure !== undefined || signal.aborted) return;
+        if (outbox.isReplaced(change, target)) {
+          done.add(target.id);
+          continue;
+        }
         try {
           const { confirmation, rejection } = await this.#sendOne(change.kind, target, signal);
           if (confirmation !== undefined) answers.push({ ...confirmation, key: change.key, id: target.id });
@@ -221,9 +243,8 @@ export class Sender {
     // New to-dos keep their order.
     const length = change.kind === "created" ? 1 : MAX_CONCURRENT;
     await Promise.all(Array.from({ length }, work));
-    if (done.size > 0) await this.#options.outbox.settle(change, done, answers);
+    if (done.size > 0) await outbox.settle(change, done, answers);
     if (failure !== undefined) throw failure;
-    return rejections;
   }
 
   /** Sends the request of one target. Throws if it must be sent again. */
@@ -233,9 +254,12 @@ export class Sender {
     const known = findTodo(state.confirmed, id);
     if (known !== undefined && known.title !== title) return { rejection: "other" };
     try {
-      return { confirmation: await sendTarget(api.writes, kind, target, signal) };
+      const confirmation = await sendTarget(api.writes, kind, target, signal);
+      this.#onAnswered();
+      return { confirmation };
     } catch (error) {
       if (!isRejection(error)) throw error;
+      this.#onAnswered();
       if (error.code !== "todo_not_found") return { rejection: error };
       const { todo } = toEffect(kind, target);
       const isExpected = isDeletion(kind) || outbox.isDeleting(id);
@@ -246,19 +270,22 @@ export class Sender {
     }
   }
 
+  #onAnswered(): void {
+    this.#failures = 0;
+    this.#options.onDelay();
+  }
+
   /** Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. */
   sendBeforeClosing(): void {
-    /** The last change to each to-do. */
-    const last = new Map<TodoId, { readonly kind: ChangeKind; readonly target: Target }>();
-    // A new to-do must be created first.
-    for (const { kind, targets } of this.#options.outbox.releaseBeforeClosing(Date.now()))
-      for (const target of targets)
-        if (!isNewId(target.id) || kind === "created") last.set(target.id, { kind, target });
+    const { outbox, state } = this.#options;
     // If the page stays after all, the outbox reports failures.
-    for (const { kind, target } of [...last.values()].slice(0, MAX_CLOSING))
-      this.#sendOne(kind, target).catch(() => {});
+    for (const { kind, targets } of outbox.releaseBeforeClosing(state.position))
+      for (const target of targets) this.#sendOne(kind, target).catch(() => {});
   }
 }
+
+/** Changes to many to-dos are sent one by one, so that they do not delay others. */
+const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
 
 async function sendTarget(
   writes: Writes,
@@ -281,7 +308,7 @@ async function sendTarget(
 
 /** Returns whether the service rejected the change itself. Other failures can pass. */
 function isRejection(error: unknown): error is TodoApiError {
-  if (!(error instanceof TodoApiError)) return false;
+  if (!(error instanceof TodoApiError) || isBrowserRejected(error)) return false;
   const { status = 0, code } = error;
   if (code === "unexpected_answer") return false;
   // A full store would block the deletions that make room.

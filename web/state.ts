@@ -124,7 +124,7 @@ export class State {
   /** Clearing done to-dos must not delete one that someone reopens before it is sent. */
   #dropReopened(): void {
     for (const change of this.#outbox.changes) {
-      if (change.kind !== "cleared" || change.sentAt !== undefined) continue;
+      if (change.kind !== "cleared" || change.sent !== undefined) continue;
       const reopened = this.findReopened(change);
       if (reopened.length > 0) this.#outbox.drop(change, reopened);
     }

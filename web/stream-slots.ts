@@ -25,7 +25,8 @@ export async function acquireStreamSlot(signal: AbortSignal, onFull: () => void)
 
 const SLOTS = Array.from({ length: MAX_STREAMS }, (_, index) => `todo-service.stream-${index}`);
 
-function isMultiplexed(): boolean {
+/** Returns whether requests share one connection. */
+export function isMultiplexed(): boolean {
   const [navigation] = performance.getEntriesByType("navigation");
   return navigation instanceof PerformanceNavigationTiming && /^h[23]/.test(navigation.nextHopProtocol);
 }

@@ -5,7 +5,7 @@ import { prepareSearch } from "../src/search.ts";
 import { Actions } from "./actions.ts";
 import type { Change } from "./change.ts";
 import { Composer } from "./composer.ts";
-import { createFetch, PageApi } from "./connection.ts";
+import { createFetch, isBrowserRejected, PageApi } from "./connection.ts";
 import { ConnectionState, describeConnection } from "./connection-state.ts";
 import { requireElement } from "./dom.ts";
 import { ListView } from "./list-view.ts";
@@ -111,7 +111,7 @@ function onSlow(isSlow: boolean): void {
 
 function onDelay(sendError?: TodoApiError): void {
   connection.set({ sendError });
-  if (sendError?.code === "unauthorized") onRejected(sendError);
+  if (sendError !== undefined && isBrowserRejected(sendError)) onRejected(sendError);
 }
 
 /** Unsent changes belong to who made them. Someone else sees what is deleted. */
@@ -235,7 +235,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => {
   const { isOnline, stream } = connection.value;
   if (isOnline && stream !== "lost" && session.isOwnerSignedIn()) sender.sendBeforeClosing();
-  else outbox.releaseBeforeClosing();
+  else outbox.releaseBeforeClosing(undefined);
 });
 addEventListener("pageshow", () => outbox.reload());
 

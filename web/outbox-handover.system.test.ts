@@ -1,0 +1,172 @@
+import { describe, expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { whyNoBrowser } from "../test/chromium.ts";
+import { skipFor } from "../test/skip.ts";
+import { storeWith } from "../test/store.ts";
+import {
+  chooseAction,
+  closeTab,
+  createStore,
+  expectTitles,
+  numbered,
+  press,
+  storedTitles,
+  untilChanges,
+  untilStored,
+  useTodosPage,
+} from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+const deleteOne = (page: Page): Promise<void> =>
+  page.getByRole("button", { name: "Delete: one" }).press("Enter");
+
+describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+  const { openList } = useTodosPage();
+
+  /** Opens two windows of one browser. The first one sends the changes of both. */
+  const openTwo = async () => {
+    const { page: first, store, service } = await openList(["one", "two"]);
+    const second = await first.context().newPage();
+    // As if more time passes than a deletion waits.
+    await first.clock.setSystemTime(Date.now() + 3600_000);
+    await second.goto(service.url);
+    await expectTitles(second, ["one", "two"]);
+    return { first, second, store };
+  };
+
+  test("does not repeat a tick whose request arrived while the page closed, if another device reopens the to-do", async () => {
+    const store = await createStore(["one"]);
+    const closed = Promise.withResolvers<void>();
+    const setDone = async (id: bigint, done: boolean) => {
+      const answer = await store.setDone(id, done);
+      await closed.promise;
+      return answer;
+    };
+    const { page, service } = await openList(storeWith({ setDone }, store));
+    const context = page.context();
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)"]);
+    await closeTab(page);
+    closed.resolve();
+    await store.setDone(1n, false);
+    const next = await context.newPage();
+    await next.goto(service.url);
+    await expectTitles(next, ["one"]);
+    await untilChanges(next, 0);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+  });
+
+  test("does not repeat a tick whose answer is lost, if another device reopens the to-do", async () => {
+    const { page, store } = await openList(["one"]);
+    await page.route(
+      "**/api/todos/1",
+      async (route) => {
+        await route.fetch();
+        await store.setDone(1n, false);
+        await route.abort("connectionreset");
+      },
+      { times: 1 },
+    );
+    const request = page.waitForRequest(/todos.1/);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await request;
+    await expectTitles(page, ["one"]);
+    await untilChanges(page, 0);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+  });
+
+  test("sends the last of three changes to a to-do if the answer to the first one is lost", async () => {
+    const { page, store } = await openList(["one"]);
+    const changed = Promise.withResolvers<void>();
+    const values: boolean[] = [];
+    await page.route("**/api/todos/1", async (route) => {
+      values.push(route.request().postDataJSON().done);
+      if (values.length > 1) return route.continue();
+      await route.fetch();
+      await changed.promise;
+      await route.abort("connectionreset");
+    });
+    const checkbox = page.getByRole("checkbox", { name: "one" });
+    for (const titles of [["(one)"], ["one"], ["(one)"], ["one"]]) {
+      await checkbox.press("Space");
+      await expectTitles(page, titles);
+    }
+    changed.resolve();
+    await untilChanges(page, 0);
+    expect(values).toEqual([true, false]);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+  });
+
+  test("does not send a deletion that another window still holds", async () => {
+    const { first, second, store } = await openTwo();
+    await deleteOne(second);
+    await expectTitles(first, ["two"]);
+    await second.getByRole("checkbox", { name: "two" }).press("Space");
+    await untilStored(store, ["1 one", "2 (two)"]);
+    for (const titles of [["two"], ["one", "two"]]) {
+      await second.keyboard.press("ControlOrMeta+z");
+      await expectTitles(first, titles);
+    }
+  });
+
+  test("sends a deletion that a crashed window held", async () => {
+    const { first, second, store } = await openTwo();
+    await deleteOne(second);
+    await expectTitles(first, ["two"]);
+    const devTools = await second.context().newCDPSession(second);
+    devTools.send("Page.crash").catch(() => {});
+    await untilStored(store, ["2 two"]);
+  });
+
+  test("without Web Locks, sends the deletions that it finds at its start, so that they cannot be undone", async () => {
+    const { page, store, service } = await openList(["one", "two"]);
+    await page.context().addInitScript("delete Navigator.prototype.locks");
+    await page.reload();
+    await expectTitles(page, ["one", "two"]);
+    await deleteOne(page);
+    await expectTitles(page, ["two"]);
+    await page.getByRole("button", { name: "Undo" }).waitFor();
+    await (await page.context().newPage()).goto(service.url);
+    await untilStored(store, ["2 two"]);
+    await page.getByRole("button", { name: "Undo" }).waitFor({ state: "detached" });
+  });
+
+  test("takes back only what was sent if a change to many to-dos is undone meanwhile", async () => {
+    const { page, store } = await openList(numbered(150));
+    const released = Promise.withResolvers<void>();
+    const ids = { done: new Set<number>(), open: new Set<number>() };
+    await page.route("**/api/todos/*", async (route) => {
+      const request = route.request();
+      const sent = request.postDataJSON().done ? ids.done : ids.open;
+      sent.add(Number(request.url().split("/").at(-1)));
+      if (sent.size > 10) await released.promise;
+      await route.continue();
+    });
+    await chooseAction(page, "Mark all done");
+    await until(() => ids.done.size === 14, "four requests wait");
+    await press(page, "ControlOrMeta+z");
+    await page.getByText("150 open").first().waitFor({ state: "attached" });
+    released.resolve();
+    await untilChanges(page, 0);
+    expect(ids.done.size).toBe(14);
+    expect(Math.max(...ids.open)).toBeLessThanOrEqual(100);
+    await untilStored(
+      store,
+      numbered(150).map((title, index) => `${index + 1} ${title}`),
+    );
+  });
+
+  test("keeps a change that the service does not accept over HTTP", async () => {
+    const { page, store, service } = await openList(["one"]);
+    const context = page.context();
+    const problem = { title: "HTTPS required", status: 403, code: "https_required", detail: "Use HTTPS." };
+    await page.route("**/api/todos/1", (route) =>
+      route.fulfill({ status: 403, contentType: "application/problem+json", body: JSON.stringify(problem) }),
+    );
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByText("This list is private. Use HTTPS.").waitFor();
+    await closeTab(page);
+    await (await context.newPage()).goto(service.url);
+    await untilStored(store, ["1 (one)"]);
+  });
+});
