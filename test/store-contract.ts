@@ -3,7 +3,7 @@ import type { Awaitable } from "../src/awaitable.ts";
 import type { Key, KeyStore, StoredKey } from "../src/credential/key.ts";
 import { hashToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
-import { parseMadeWith } from "../src/storage/records/made-with.ts";
+import { parseMadeWith } from "../src/storage/records/key-row.ts";
 import type { Store } from "../src/storage/store.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../src/todo.ts";
 

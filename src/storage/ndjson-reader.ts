@@ -15,7 +15,7 @@ import {
 } from "./maintenance.ts";
 import { FORMAT, type Header } from "./ndjson.ts";
 import type { IdempotencyRecord } from "./records/idempotency.ts";
-import { parseMadeWith } from "./records/made-with.ts";
+import { parseMadeWith } from "./records/key-row.ts";
 
 const MAX_LINE_BYTES = 64 * 1024;
 const LINE_BREAK = 0x0a;

@@ -7,7 +7,7 @@ import { PreconditionError } from "./maintenance.ts";
 import { encodeHeader, encodeIdempotencyRecord, encodeKey } from "./ndjson.ts";
 import { NdjsonReader } from "./ndjson-reader.ts";
 import { sha256 } from "./records/idempotency.ts";
-import { parseMadeWith } from "./records/made-with.ts";
+import { parseMadeWith } from "./records/key-row.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 

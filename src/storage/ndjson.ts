@@ -7,7 +7,7 @@ import type { StoredKey } from "../credential/key.ts";
 import type { TodoId } from "../todo.ts";
 import { type TaskOptions, type TransferSummary, yieldToEventLoop } from "./maintenance.ts";
 import type { IdempotencyRecord } from "./records/idempotency.ts";
-import { madeWithText } from "./records/made-with.ts";
+import { madeWithText } from "./records/key-row.ts";
 
 export const FORMAT = 1;
 const LINES_PER_PIECE = 500;

@@ -6,7 +6,7 @@ import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
-import { parseMadeWith } from "../records/made-with.ts";
+import { parseMadeWith } from "../records/key-row.ts";
 import { openMemory } from "./store.ts";
 
 storeContract("memory", async (options) => openMemory(options));

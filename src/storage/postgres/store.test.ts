@@ -18,7 +18,7 @@ import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
 import type { TransferOptions } from "../maintenance.ts";
-import { madeWithText } from "../records/made-with.ts";
+import { madeWithText } from "../records/key-row.ts";
 import type { Store } from "../store.ts";
 import format1 from "./format-1.sql" with { type: "text" };
 import { PRIMARY_DEFAULTS, Primary } from "./primary.ts";

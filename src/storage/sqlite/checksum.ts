@@ -1,5 +1,5 @@
 import type { StoredKey } from "../../credential/key.ts";
-import { madeWithText } from "../records/made-with.ts";
+import { madeWithText } from "../records/key-row.ts";
 
 /** The counters of a store, named as their columns. */
 export interface Counters {

@@ -1,13 +1,12 @@
 import type { Database } from "bun:sqlite";
 import { type BigIntStats, lstatSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
-import { CheckpointGuard } from "./checkpoint.ts";
 import { assertIntact } from "./contents.ts";
 import { isTemporary } from "./errors.ts";
 import { type FileIdentity, isSame } from "./files.ts";
 import { openDatabase } from "./open.ts";
 import { type StoreRow, storeRow } from "./store-row.ts";
-import { Wal } from "./wal.ts";
+import { CheckpointGuard, Wal } from "./wal.ts";
 
 /** What the writer has committed. */
 export interface Committed {

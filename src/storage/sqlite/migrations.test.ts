@@ -6,7 +6,7 @@ import { temporaryFolder } from "../../../test/temporary.ts";
 import { hashToken } from "../../credential/token.ts";
 import { encodeTodo } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
-import { madeWithText } from "../records/made-with.ts";
+import { madeWithText } from "../records/key-row.ts";
 import { storeChecksum } from "./contents.ts";
 import { check } from "./maintenance/check.ts";
 import { assertKnownFormat, MIGRATIONS, migrate } from "./migrations.ts";

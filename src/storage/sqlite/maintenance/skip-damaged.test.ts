@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { storePathsIn } from "../../../../test/temporary.ts";
 import { hashToken } from "../../../credential/token.ts";
-import { parseMadeWith } from "../../records/made-with.ts";
+import { parseMadeWith } from "../../records/key-row.ts";
 import { DEFAULTS } from "../../store.ts";
 import { openSqlite } from "../store.ts";
 import { check } from "./check.ts";
