@@ -20,7 +20,6 @@ export interface ModelOptions {
 }
 
 export interface ModelResult {
-  readonly sequences: number;
   /** Whether all required sequences were executed. */
   readonly complete: boolean;
   readonly violation: RuleViolation | undefined;
@@ -55,12 +54,12 @@ export async function runModel(client: TargetClient, options: ModelOptions): Pro
         steps: walk.executed,
         violation: error,
       });
-      return { sequences, complete: isComplete(), violation, commands };
+      return { complete: isComplete(), violation, commands };
     }
     model = walk.model;
     sequences += 1;
   }
-  return { sequences, complete: isComplete(), violation: undefined, commands: [] };
+  return { complete: isComplete(), violation: undefined, commands: [] };
 }
 
 async function execute(

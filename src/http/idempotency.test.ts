@@ -169,6 +169,7 @@ describe("the header Idempotency-Key", () => {
     ["the same key with and without quotes", '"abc"', "abc"],
     ["escaped quotes and backslashes", '"a\\"b\\\\c"', '"a\\"b\\\\c"'],
     ["255 characters", `"${long}"`, long],
+    ["255 escaped characters", `"${'\\"'.repeat(255)}"`, `"${'\\"'.repeat(255)}"`],
     ["any visible character", '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"', '"!#$%&\'()*+,-./:;<=>?@[]^_`{|}~ x"'],
     ["surrounding spaces", `  ${KEY}  `, KEY],
     ["the names of object properties", "__proto__", '"__proto__"'],

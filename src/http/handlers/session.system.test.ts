@@ -1,34 +1,23 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { serve } from "../../../test/event-streams.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { PATIENT } from "../../../test/postgres-store.ts";
+import { ANN, startPrivate } from "../../../test/private-service.ts";
 import { skipFor } from "../../../test/skip.ts";
-import { createKeyLookup } from "../../credential/key.ts";
-import { isCurrent } from "../../credential/session.ts";
 import { openPostgres } from "../../storage/postgres/store.ts";
-
-const ANN = { user: "ann", password: "secret" };
-const storedEntry = (): string => "entry";
 
 async function startReplica(url: string) {
   const store = await openPostgres(url, PATIENT);
-  const { keys } = store;
-  const service = serve(store, {
-    access: { privateMode: true },
-    limits: { heartbeatMs: 50 },
-    credentials: {
-      keys,
-      storedEntry,
-      lookupClient: createKeyLookup(keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
-      checkUser: (user, password) => user === ANN.user && password === ANN.password,
-    },
-  });
+  const service = startPrivate(store, { limits: { heartbeatMs: 50 } });
   const signIn = async (body: object) => {
     const response = await service.sendJson("POST", "/api/session", body);
     const [cookie = ""] = response.headers.get("set-cookie")?.split(";") ?? [];
     return { status: response.status, init: { headers: { Cookie: cookie } } };
   };
-  return { ...service, signIn };
+  const close = async () => {
+    await service[Symbol.asyncDispose]();
+    await store.close();
+  };
+  return { ...service, signIn, [Symbol.asyncDispose]: close };
 }
 
 describe.skipIf(skipFor(whyNoDatabase))("on three replicas", () => {
