@@ -1,5 +1,5 @@
 import { afterAll } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, globSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -14,4 +14,22 @@ export function temporaryFolder(): string {
 export function storePathsIn(folder = temporaryFolder()): () => string {
   let files = 0;
   return () => join(folder, `${++files}.db`);
+}
+
+/** Returns a function that returns the path of another copy of a closed store each time. The store is built once, because each write waits for the disk. */
+export function copiesOf(
+  newPath: () => string,
+  build: (path: string) => Promise<void>,
+): () => Promise<string> {
+  let built: Promise<string> | undefined;
+  return async () => {
+    built ??= (async (path) => {
+      await build(path);
+      return path;
+    })(newPath());
+    const [original, copy] = [await built, newPath()];
+    for (const file of globSync(`${original}*`))
+      if (!file.endsWith("-lock")) copyFileSync(file, file.replace(original, copy));
+    return copy;
+  };
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
-import { storePathsIn } from "../../../test/temporary.ts";
+import { copiesOf, storePathsIn } from "../../../test/temporary.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { errorMessage } from "../../error-message.ts";
 import { openSqliteKeys } from "./keys.ts";
@@ -28,8 +28,7 @@ const key = (name: string, createdAt = 1): StoredKey => ({
 });
 
 /** Creates a store with data of every kind. */
-async function makeStore(): Promise<string> {
-  const path = newPath();
+const makeStore = copiesOf(newPath, async (path) => {
   const store = await openSqlite(path);
   for (const title of ["a", "b", "😀"]) await store.insert(title);
   await store.insert("once", "key of the client");
@@ -38,8 +37,7 @@ async function makeStore(): Promise<string> {
   await store.keys.insert(key("bob"));
   await store.keys.insert({ ...key("zoe"), scope: "write" });
   await store.close();
-  return path;
-}
+});
 
 function run(path: string, sql: string): void {
   const database = new Database(path);

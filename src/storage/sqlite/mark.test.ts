@@ -16,7 +16,7 @@ import {
 } from "node:fs";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
-import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
+import { copiesOf, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
@@ -77,24 +77,21 @@ async function start(path: string, now = Date.now): Promise<readonly string[] | 
 }
 
 /** Returns the path of a store as a killed server leaves it, with three to-dos in the WAL. */
-async function killedStore(): Promise<string> {
-  const [path, killed] = [newPath(), newPath()];
-  const store = await openSqlite(path);
+const killedStore = copiesOf(newPath, async (path) => {
+  const running = newPath();
+  const store = await openSqlite(running);
   for (const title of ["a", "b", "c"]) await store.insert(title);
-  copyStore(path, killed, "", "-wal", "-mark");
+  copyStore(running, path, "", "-wal", "-mark");
   await store.close();
-  return killed;
-}
+});
 
 /** Returns the path of a store over which an old copy was written: two to-dos are missing. */
-async function behindStore(): Promise<string> {
-  const path = newPath();
+const behindStore = copiesOf(newPath, async (path) => {
   await insert(path, "a");
   copyFileSync(path, `${path}.old`);
   await insert(path, "b", "c");
   copyFileSync(`${path}.old`, path);
-  return path;
-}
+});
 
 describe("openSqlite", () => {
   test("refuses an old copy, and reports how many transactions are missing", async () => {

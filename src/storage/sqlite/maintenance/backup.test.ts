@@ -16,7 +16,7 @@ import {
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
 import { read } from "../../../../test/store-contract.ts";
-import { storePathsIn, temporaryFolder } from "../../../../test/temporary.ts";
+import { copiesOf, storePathsIn, temporaryFolder } from "../../../../test/temporary.ts";
 import type { StoredKey } from "../../../credential/key.ts";
 import { PreconditionError } from "../../maintenance.ts";
 import { openDatabase } from "../open.ts";
@@ -36,8 +36,7 @@ const KEY: StoredKey = {
 };
 
 /** Creates a store with data of every kind: four ids assigned, two to-dos left. */
-async function makeStore(): Promise<string> {
-  const path = newPath();
+const makeStore = copiesOf(newPath, async (path) => {
   const store = await openSqlite(path);
   for (const title of ["a", "deleted\u0000title", "😀\u2028"]) await store.insert(title);
   await store.insert("once", "key of the client");
@@ -46,8 +45,7 @@ async function makeStore(): Promise<string> {
   await store.delete(1n);
   await store.keys.insert(KEY);
   await store.close();
-  return path;
-}
+});
 
 async function makeBackup(): Promise<string> {
   const file = newPath();
@@ -113,17 +111,15 @@ test("restore leaves a database in WAL mode, so the first start needs no rollbac
   expect(left(path)).toEqual([""]);
 });
 
-test("every backup and restore has a new epoch", async () => {
+test("every backup and restore has a new id and a new epoch", async () => {
   const file = await makeBackup();
   const paths = [newPath(), newPath()];
   for (const path of paths) await restore(path, file, { signal });
-  const epochs = [file, ...paths].map((path) => {
-    const database = openDatabase(path, "shared");
-    const row = database.query<{ epoch: string }, []>("SELECT epoch FROM store").get();
-    database.close();
-    return row?.epoch;
+  const rows = [file, ...paths].map((path) => {
+    using database = openDatabase(path, "shared");
+    return database.query("SELECT id, epoch FROM store").values().flat();
   });
-  expect(new Set(epochs).size).toBe(3);
+  expect(new Set(rows.flat()).size).toBe(6);
 });
 
 describe("backup", () => {

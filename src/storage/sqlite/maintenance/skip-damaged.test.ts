@@ -1,7 +1,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { storePathsIn } from "../../../../test/temporary.ts";
+import { copiesOf, storePathsIn } from "../../../../test/temporary.ts";
 import { hashToken } from "../../../credential/token.ts";
 import { parseMadeWith } from "../../records/key-row.ts";
 import { DEFAULTS } from "../../store.ts";
@@ -16,14 +16,12 @@ const COUNT = 2000;
 const PAGE = 4096;
 const options = { signal: new AbortController().signal };
 
-async function makeStore(): Promise<string> {
-  const path = newPath();
+const makeStore = copiesOf(newPath, async (path) => {
   const store = await openSqlite(path);
   await Promise.all(Array.from({ length: COUNT }, (_, index) => store.insert(`to-do ${index + 1} 😀`)));
   await store.setDone(2n, true);
   await store.close();
-  return path;
-}
+});
 
 function run(path: string, sql: string): void {
   const database = new Database(path);
