@@ -1,4 +1,4 @@
-import { deviceName } from "../src/device-name.ts";
+import { deviceLabel } from "../src/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { isUnauthorized } from "../src/sdk/follow.ts";
@@ -54,8 +54,9 @@ export class DevicesDialog {
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
-      const prefix = deviceName(session.name, "");
-      deviceList.replaceChildren(...session.devices.map((device) => this.#createItem(device, prefix)));
+      deviceList.replaceChildren(
+        ...session.devices.map((device) => this.#createItem(device, deviceLabel(session.name, device.name))),
+      );
     });
   }
 
@@ -80,10 +81,8 @@ export class DevicesDialog {
     deviceLinkEnd.textContent = reason;
   }
 
-  /** @param prefix the part of each name that this list leaves out, because it is the same for all */
-  #createItem(device: Device, prefix: string): HTMLElement {
-    const { id, isCurrent, lastUsedAt } = device;
-    const name = device.name.startsWith(prefix) ? device.name.slice(prefix.length) : device.name;
+  /** @param name without the owner, who is the same for all */
+  #createItem({ id, isCurrent, lastUsedAt }: Device, name: string): HTMLElement {
     const used = lastUsedAt === undefined ? "" : `Last used ${formatTime(lastUsedAt)}`;
     const details = createElement("small", {}, isCurrent ? "This browser" : used);
     const text = createElement("span", { dir: "auto" }, name, createElement("br"), details);

@@ -138,7 +138,7 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
     await expectNoSidewaysScroll();
     await click("#invite-done");
     await click('#keys [aria-label="Rotate ci"]');
-    await page.evaluate(`document.querySelector("#overlap").value = "0"`);
+    await page.evaluate(`document.querySelector("#confirm-value").value = "0"`);
     await click("dialog [type=submit]");
     const second = await shownToken();
     expect(await whoami(second)).toBe("ci");

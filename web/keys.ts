@@ -1,3 +1,4 @@
+import { deviceLabel } from "../src/device-name.ts";
 import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../src/sdk/client.ts";
 import { createKeysApi } from "../src/sdk/keys.ts";
 import { delay } from "../src/sdk/retry.ts";
@@ -151,6 +152,7 @@ function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
       if (isPrivate === true) addAction("Invite", openInvite);
       addAction("Rotate", rotate);
     }
+    addAction("Rename", rename);
     addAction("Revoke", revoke);
   }
   return createElement(
@@ -246,20 +248,51 @@ onSubmit(form, async () => {
 });
 
 function rotate(key: ApiKey): void {
-  confirm("#rotate", key, () => {
-    const overlap = requireElement("#overlap", HTMLInputElement).value.trim();
-    const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
-    return mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice);
-  });
-  const input = requireElement("#overlap", HTMLInputElement);
-  input.oninput = () => showFieldError(input);
+  confirm(
+    key,
+    {
+      heading: "Rotate this key?",
+      text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
+      field: { name: "overlap", label: "The old token works for", value: "24h" },
+      button: { textContent: "Rotate", className: "primary" },
+    },
+    (overlap) => {
+      const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
+      return mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice);
+    },
+  );
+}
+
+function rename(key: ApiKey): void {
+  const value = key.deviceOf === undefined ? key.name : deviceLabel(key.deviceOf, key.name);
+  confirm(
+    key,
+    {
+      heading: "Rename this key",
+      text: "keeps its token.",
+      field: { name: "name", label: "New name", value },
+      button: { textContent: "Save", className: "primary" },
+    },
+    async (name) => {
+      await api.rename(key.id, name);
+      announce(`Renamed: ${name}`);
+    },
+  );
 }
 
 function revoke(key: ApiKey): void {
-  confirm("#revoke", key, async () => {
-    await api.revoke(key.id);
-    announce(`Revoked: ${key.name}`);
-  });
+  confirm(
+    key,
+    {
+      heading: "Revoke this key?",
+      text: "stops working immediately. This can't be undone.",
+      button: { textContent: "Revoke", className: "danger" },
+    },
+    async () => {
+      await api.revoke(key.id);
+      announce(`Revoked: ${key.name}`);
+    },
+  );
 }
 
 /** Deletes an expired key without confirmation, because the service rejects it already. */
@@ -275,22 +308,41 @@ async function remove({ id, name }: ApiKey): Promise<void> {
   }
 }
 
+interface Confirmation {
+  readonly heading: string;
+  /** Follows the name of the key. */
+  readonly text: string;
+  readonly field?: { readonly name: string; readonly label: string; readonly value: string };
+  readonly button: { readonly textContent: string; readonly className: string };
+}
+
 /**
- * Runs an action after confirmation. Shows a validation error at the dialog's field and any other error as a toast. An
- * action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
+ * Runs an action after confirmation, with the value of the dialog's field. Shows a validation error at the field and any other
+ * error as a toast. An action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
  */
-function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): void {
+function confirm(
+  { name }: ApiKey,
+  { heading, text, field, button }: Confirmation,
+  run: (value: string) => Promise<void>,
+): void {
   document.querySelector("#confirm")?.remove();
-  main.append(requireElement(template, HTMLTemplateElement).content.cloneNode(true));
+  main.append(requireElement("#confirmation", HTMLTemplateElement).content.cloneNode(true));
   const dialog = requireElement("#confirm", HTMLDialogElement);
+  const input = requireElement("#confirm-value", HTMLInputElement);
+  requireElement("#confirm-heading", HTMLElement).textContent = heading;
   requireElement("#confirm bdi", HTMLElement).textContent = `“${name}”`;
+  requireElement("#confirm span", HTMLElement).textContent = text;
+  requireElement("#confirm .form-row", HTMLElement).hidden = field === undefined;
+  requireElement("#confirm label", HTMLElement).textContent = field?.label ?? "";
+  Object.assign(input, field);
+  input.oninput = () => showFieldError(input);
+  Object.assign(requireElement("#confirm-submit", HTMLButtonElement), button);
   requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => dialog.close();
-  const inputs = [...dialog.querySelectorAll("input")];
   const opener = focusedButton();
   let isDone = false;
   onSubmit(requireElement("#confirm form", HTMLFormElement), async () => {
     try {
-      await run();
+      await run(input.value.trim());
       isDone = true;
       const wasOpen = dialog.open;
       dialog.close();
@@ -299,7 +351,7 @@ function confirm(template: string, { name }: ApiKey, run: () => Promise<void>): 
       if (wasOpen && !isDialogOpen()) keysHeading.focus();
     } catch (error) {
       if (!dialog.open) showToast(errorMessage(error));
-      else if (showError(error, inputs)) return;
+      else if (showError(error, [input])) return;
       dialog.close();
       // Another window may have revoked the key.
       await load();
@@ -388,7 +440,8 @@ function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean
   const { code, fields = [] } = error instanceof TodoApiError ? error : {};
   const errors = code === "key_exists" ? [NAME_IN_USE] : fields;
   const visible = inputs.filter((input) => input.checkVisibility());
-  const isAtField = errors.length > 0 && errors.every(({ field }) => visible.some(({ id }) => id === field));
+  const isAtField =
+    errors.length > 0 && errors.every(({ field }) => visible.some(({ name }) => name === field));
   if (isAtField) showFieldErrors(inputs, errors);
   else showToast(errorMessage(error));
   return isAtField;
@@ -396,7 +449,7 @@ function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean
 
 function showFieldErrors(inputs: readonly HTMLInputElement[], errors: readonly FieldError[]): void {
   const invalid = inputs.filter((input) => {
-    const messages = errors.filter(({ field }) => field === input.id).map(({ message }) => message);
+    const messages = errors.filter(({ field }) => field === input.name).map(({ message }) => message);
     showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
     return messages.length > 0;
   });
