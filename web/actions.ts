@@ -6,7 +6,7 @@ import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from ".
 import { History, type Step } from "./history.ts";
 import { inOrder, type ListView } from "./list-view.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
-import { announce, showStatus, showToast, TimedMessage } from "./notifications.ts";
+import { announce, showStatus, showTimed, showToast } from "./notifications.ts";
 import type { Outbox } from "./outbox.ts";
 import { toMarkdown } from "./paste.ts";
 import { UNDO_HINT } from "./shortcuts.ts";
@@ -14,9 +14,6 @@ import type { State } from "./state.ts";
 
 const menu = requireElement("#menu", HTMLElement);
 const menuButton = requireElement("#show-menu", HTMLButtonElement);
-
-const toText = (message: readonly (string | Node)[]): string =>
-  message.map((part) => (typeof part === "string" ? part : part.textContent)).join("");
 
 export interface ActionsOptions {
   readonly outbox: Outbox;
@@ -30,9 +27,9 @@ export class Actions {
   readonly #view: ListView;
   readonly #history: History;
   /** The step that the message offers to take back. */
-  #offered: { readonly step: Step; readonly message: TimedMessage } | undefined;
-  /** The messages of steps. When the time of one is over, its deletion is sent. */
-  readonly #messages = new WeakMap<Step["changes"], TimedMessage>();
+  #offered: { readonly step: Step; readonly hide: () => void } | undefined;
+  /** Hide the messages of steps. When the time of one is over, its deletion is sent. */
+  readonly #hide = new WeakMap<Step["changes"], () => void>();
 
   constructor({ outbox, state, view }: ActionsOptions) {
     this.#outbox = outbox;
@@ -81,22 +78,22 @@ export class Actions {
   #offerUndo(step: Step, place = ""): void {
     const { changes } = step;
     const content = [...describeChange(step), place];
-    this.#messages.get(changes)?.hide();
-    const message = new TimedMessage("#undo", {
+    this.#hide.get(changes)?.();
+    const hide = showTimed("undo", {
       message: content,
-      action: { label: "Undo", run: () => this.undo() },
+      actions: { Undo: () => this.undo() },
       onEnd: () => this.#outbox.release(changes),
     });
-    this.#messages.set(changes, message);
-    this.#offered = { step, message };
-    announce(`${toText(content)}.${UNDO_HINT}`);
+    this.#hide.set(changes, hide);
+    this.#offered = { step, hide };
+    announce(...content, ".", UNDO_HINT);
   }
 
   /** A deletion that was sent cannot be undone. */
   #hideSent(): void {
     this.#history.forgetSent();
     if (this.#offered === undefined || this.#history.last === this.#offered.step) return;
-    this.#offered.message.hide();
+    this.#offered.hide();
     this.#offered = undefined;
   }
 
@@ -109,7 +106,7 @@ export class Actions {
   }
 
   #takeBack(step: Step): void {
-    this.#offered?.message.hide();
+    this.#offered?.hide();
     const skipped = this.#history.undo();
     this.#view.render();
     const [first] = step.targets;
@@ -118,7 +115,7 @@ export class Actions {
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
     else if (undone?.changes === step.changes) this.#offerRedo(undone);
-    if (skipped.length < step.targets.length) announce(toText(["Undone: ", ...describeChange(step)]));
+    if (skipped.length < step.targets.length) announce("Undone: ", ...describeChange(step));
     if (skipped.length === 0) return;
     const were = skipped.length === 1 ? "was" : "were";
     const result = isDeletion(step.kind)
@@ -129,7 +126,7 @@ export class Actions {
 
   #offerRedo(step: Step): void {
     const message = ["Undone: ", ...describeChange(step)];
-    new TimedMessage("#undo", { message, action: { label: "Redo", run: () => this.redo() } });
+    showTimed("undo", { message, actions: { Redo: () => this.redo() } });
   }
 
   /** Does what was undone last again. Returns whether there is something. */

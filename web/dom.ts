@@ -5,16 +5,22 @@ export function requireElement<T extends Element>(selector: string, type: new ()
   return element;
 }
 
+/** Text and elements of a message. */
+export type Content = readonly (string | Node)[];
+
 /** Creates an element. Strings in `content` become text, never markup. */
 export function createElement<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,
   properties: Partial<Omit<HTMLElementTagNameMap[Tag], "style">> = {},
-  ...content: readonly (string | Node)[]
+  ...content: Content
 ): HTMLElementTagNameMap[Tag] {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...content);
   return element;
 }
+
+/** Returns user text in quotation marks. `bdi` keeps its writing direction apart from the surrounding sentence. */
+export const quote = (text: string): HTMLElement => createElement("bdi", {}, `“${text}”`);
 
 export const createButton = (
   label: string,

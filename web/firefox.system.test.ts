@@ -48,7 +48,7 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
     expect(await page.evaluate(FOCUSED)).toBe("two");
     await page.type(KEYS.Delete);
     await untilShown(page, ["one"]);
-    await page.evaluate("document.querySelector('#undo .dismiss').click()");
+    await page.evaluate("document.querySelector('#undo [aria-label=Dismiss]').click()");
     await untilStored(store, ["1 one", "3 (three)"]);
     await page.evaluate(`${axe.source}; true`);
     const violations = await page.evaluate(

@@ -1,8 +1,8 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { createMatcher } from "../src/search.ts";
-import { requireElement } from "./dom.ts";
+import { quote, requireElement } from "./dom.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
-import { announce, quote } from "./notifications.ts";
+import { announce } from "./notifications.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 import type { State } from "./state.ts";
 import { type Control, VirtualList } from "./virtual-list.ts";

@@ -1,6 +1,6 @@
 import { TodoApiError } from "../src/sdk/client.ts";
 import type { Change } from "./change.ts";
-import { type Content, quote } from "./notifications.ts";
+import { type Content, quote } from "./dom.ts";
 import type { Rejection } from "./sender.ts";
 
 /** The most titles that one message contains. */

@@ -1,121 +1,100 @@
-import { createButton, createElement, requireElement } from "./dom.ts";
+import { type Content, createButton, createElement, requireElement } from "./dom.ts";
 
-/** How long a status message stays. */
-const STATUS_MS = 6000;
+/** How long a message stays that disappears by itself. */
+const TIMED_MS = 6000;
+/** The most messages to dismiss that stay at the same time. */
+const MAX_TOASTS = 3;
+
+const stack = requireElement("#toasts", HTMLElement);
+const announcement = requireElement("#announcement", HTMLElement);
+
+type Buttons = Readonly<Record<string, () => void>>;
 
 /** Announces a message to screen readers only. */
-export function announce(message: string): void {
-  requireElement("#announcement", HTMLElement).textContent = message;
+export function announce(...message: Content): void {
+  announcement.textContent = message
+    .map((part) => (typeof part === "string" ? part : part.textContent))
+    .join("");
 }
 
-/** Returns user text in quotation marks. `bdi` keeps its writing direction apart from the surrounding sentence. */
-export const quote = (text: string): HTMLElement => createElement("bdi", {}, `“${text}”`);
-
-export type Content = readonly (string | Node)[];
-
-/** The most messages that stay at the same time, besides questions. */
-const MAX_TOASTS = 3;
+/**
+ * Shows a message on top of the stack, so that the others stay where they are, or in place of the one with the same id. Each of
+ * its buttons removes it.
+ */
+function show(message: Content, buttons: Buttons, properties: Partial<HTMLElement>): HTMLElement {
+  const toast = createElement(
+    "div",
+    { className: "toast", ...properties },
+    createElement("span", {}, ...message),
+  );
+  for (const [label, onClick] of Object.entries(buttons)) {
+    const run = (): void => {
+      toast.remove();
+      onClick();
+    };
+    const isDismiss = label === "Dismiss";
+    toast.append(isDismiss ? createButton("", run, { ariaLabel: label }) : createButton(label, run));
+  }
+  const replaced = [...stack.children].find(({ id }) => id !== "" && id === toast.id);
+  if (replaced === undefined) stack.prepend(toast);
+  else replaced.replaceWith(toast);
+  return toast;
+}
 
 /** Shows a message until the user dismisses it. */
 export function showToast(...message: Content): void {
-  for (const old of [...document.querySelectorAll("#toast > :not(.question)")].slice(MAX_TOASTS - 1))
-    old.remove();
-  ask(message, { Dismiss: () => {} }).classList.remove("question");
+  const toasts = stack.querySelectorAll(".toast[role=alert]:has([aria-label=Dismiss])");
+  for (const old of [...toasts].slice(MAX_TOASTS - 1)) old.remove();
+  ask(message, { Dismiss: () => {} });
 }
 
-/** Asks a question, which stays until the user answers it. Returns its element. */
-export function ask(message: Content, answers: Readonly<Record<string, () => void>>): HTMLElement {
-  const question = createElement(
-    "div",
-    { className: "toast question" },
-    createElement("span", {}, ...message),
-  );
-  for (const [label, onAnswer] of Object.entries(answers))
-    question.append(
-      createButton(label, () => {
-        question.remove();
-        onAnswer();
-      }),
-    );
-  requireElement("#toast", HTMLElement).prepend(question);
-  return question;
-}
-
-/** Removes all messages and announcements, which can contain titles. */
-export function clearMessages(): void {
-  for (const selector of ["#toast", "#undo", "#status", "#notice", "#announcement"])
-    requireElement(selector, HTMLElement).replaceChildren();
+/** Asks a question, which stays until the user answers it. */
+export function ask(question: Content, answers: Buttons): void {
+  show(question, answers, { role: "alert" });
 }
 
 /** Shows and announces a message that disappears by itself. */
 export function showStatus(...message: Content): void {
-  const status = new TimedMessage("#status", { message });
-  announce(status.text);
+  showTimed("status", { message });
+  announce(...message);
 }
 
-export interface TimedMessageOptions {
+export interface TimedOptions {
   readonly message: Content;
-  readonly action?: { readonly label: string; readonly run: () => void };
-  /** Runs when it is dismissed or its time is over, also if another message has replaced it. */
+  readonly actions?: Buttons;
+  /** Runs when the time of the message is over, also after another one has replaced it, and when the user dismisses it. */
   readonly onEnd?: () => void;
 }
 
-/** A message that disappears after six seconds. The time starts again after the pointer or the focus leaves it. */
-export class TimedMessage {
-  readonly #text: HTMLElement;
-  readonly #content: readonly HTMLElement[];
-  readonly #onEnd: () => void;
-  readonly #bar: HTMLElement;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  /** @param bar the selector of the element that shows the message. The next message there replaces it. */
-  constructor(bar: string, { message, action, onEnd = () => {} }: TimedMessageOptions) {
-    this.#bar = requireElement(bar, HTMLElement);
-    this.#onEnd = onEnd;
-    const pause = (): void => clearTimeout(this.#timer);
-    const resume = (): void => this.#start();
-    this.#text = createElement("span", {}, ...message);
-    const dismiss = createElement("button", {
-      type: "button",
-      className: "dismiss",
-      ariaLabel: "Dismiss",
-      onclick: () => this.#end(),
-    });
-    if (action === undefined) this.#content = [this.#text, dismiss];
-    else {
-      const separator = createElement("span", { className: "separator", ariaHidden: "true" }, "·");
-      this.#content = [this.#text, separator, createButton(action.label, action.run), dismiss];
-    }
-    // The pointer may be on the message that this one replaces.
-    for (const element of this.#bar.children) element.dispatchEvent(new Event("pointerleave"));
-    this.#bar.replaceChildren(...this.#content);
-    for (const element of this.#content) {
-      element.addEventListener("focusin", pause);
-      element.addEventListener("focusout", resume);
-      element.addEventListener("pointerenter", ({ pointerType }) => {
-        if (pointerType === "mouse") pause();
-      });
-      element.addEventListener("pointerleave", resume);
-    }
-    this.#start();
-  }
-
-  get text(): string {
-    return this.#text.textContent ?? "";
-  }
-
-  #start(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#end(), STATUS_MS);
-  }
-
-  #end(): void {
-    this.hide();
-    this.#onEnd();
-  }
-
-  hide(): void {
-    clearTimeout(this.#timer);
-    if (this.#text.isConnected) this.#bar.replaceChildren();
-  }
+/**
+ * Shows a message that disappears after six seconds. The time starts again after the pointer or the focus leaves it. Returns a
+ * function that hides it.
+ * @param id the next message with it replaces this one
+ */
+export function showTimed(id: string, { message, actions, onEnd = () => {} }: TimedOptions): () => void {
+  // The pointer may be on the message that this one replaces.
+  stack.querySelector(`#${id}`)?.dispatchEvent(new Event("pointerleave"));
+  let timer: ReturnType<typeof setTimeout>;
+  const hide = (): void => {
+    toast.remove();
+    clearTimeout(timer);
+  };
+  const end = (): void => {
+    hide();
+    onEnd();
+  };
+  const pause = (): void => clearTimeout(timer);
+  const resume = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(end, TIMED_MS);
+  };
+  const toast = show(message, { ...actions, Dismiss: end }, { id });
+  toast.addEventListener("focusin", pause);
+  toast.addEventListener("focusout", resume);
+  toast.addEventListener("pointerenter", ({ pointerType }) => {
+    if (pointerType === "mouse") pause();
+  });
+  toast.addEventListener("pointerleave", resume);
+  resume();
+  return hide;
 }

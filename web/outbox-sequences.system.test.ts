@@ -239,7 +239,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         if (redone.targets.length > 0) tab.done.push(redone);
       } else if (name === "dismiss") {
         const offered = await page.evaluate(() => document.querySelector("#undo span")?.textContent);
-        await page.locator("#undo").evaluate((bar) => bar.querySelector<HTMLElement>(".dismiss")?.click());
+        await page.evaluate(() => document.querySelector<HTMLElement>("#undo [aria-label=Dismiss]")?.click());
         const last = tab.done.at(-1);
         if (last !== undefined && isDeletion(last) && offered === describeStep(last)) forget(tab, last);
       } else if (name === "close" || name === "reload") {
@@ -273,7 +273,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       async () => !(await last.locator("#notice").textContent()),
       "the page reports no unsent change",
     );
-    expect(await last.getByRole("alert").textContent()).toBe("");
+    expect(await last.getByRole("alert").count()).toBe(0);
     await service[Symbol.asyncDispose]();
   }
 });

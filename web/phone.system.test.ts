@@ -85,4 +85,27 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     expect(await page.locator(".site-header").isVisible()).toBe(true);
     expect(await page.locator("#focus-title").isVisible()).toBe(false);
   });
+
+  test("covers no row at the end of the list, and deletes only by a swipe or by keys", async () => {
+    const { page } = await openList(
+      Array.from({ length: 30 }, (_, n) => `to-do ${n}`),
+      "",
+    );
+    await page.setViewportSize({ width: 390, height: 844 });
+    const message = page.locator("#undo");
+    await page.getByRole("checkbox", { name: "to-do 29" }).tap();
+    await message.getByText("Marked “to-do 29” as done").waitFor();
+    await page.getByText("Completed (1)").waitFor();
+    await page.evaluate(() => scrollTo({ top: document.documentElement.scrollHeight }));
+    const list = await page.locator("#todos").boundingBox();
+    const plus = await page.getByRole("button", { name: "Add a to-do" }).boundingBox();
+    expect((list?.y ?? 844) + (list?.height ?? 0)).toBeLessThan(plus?.y ?? 0);
+    const button = page.getByRole("button", { name: "Delete: to-do 25" });
+    expect(await button.evaluate((element) => getComputedStyle(element).opacity)).toBe("0");
+    const box = await button.boundingBox();
+    await page.touchscreen.tap((box?.x ?? 0) + 20, (box?.y ?? 0) + 20);
+    await message.getByText("Marked “to-do 25” as done").waitFor();
+    await page.getByRole("button", { name: "Delete: to-do 22" }).press("Enter");
+    await message.getByText("Deleted “to-do 22”").waitFor();
+  });
 });

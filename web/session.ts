@@ -2,7 +2,7 @@ import type { TodoApiError } from "../src/sdk/client.ts";
 import { isUnauthorized } from "../src/sdk/follow.ts";
 import { requireElement } from "./dom.ts";
 import { formatCount } from "./messages.ts";
-import { ask, clearMessages, showToast } from "./notifications.ts";
+import { ask, showToast } from "./notifications.ts";
 import { attempt, deleteSession, LINK, OWNER, readSession, type Session } from "./session-requests.ts";
 import { onSettingChange, readSetting, writeSetting } from "./settings.ts";
 import type { DevicesDialog, SignInForm } from "./sign-in.ts";
@@ -125,7 +125,6 @@ export class SessionView {
     // The page loads again after a sign-in.
     app.remove();
     dialog.close();
-    clearMessages();
     document.title = "To-dos";
   }
 

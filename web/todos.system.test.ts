@@ -322,7 +322,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await until(() => answers.length === 0, "the last attempt is sent");
     await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
     await expectTitles(page, ["(one)", "two"]);
-    expect(await page.getByRole("alert").textContent()).toBe("");
+    expect(await page.getByRole("alert").count()).toBe(0);
     expect(isLate).toBe(true);
   });
 
@@ -409,7 +409,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("alert").getByText("“two” could not be deleted: Forbidden.").waitFor();
     for (const _ of [1, 2])
       await page.getByRole("alert").getByRole("button", { name: "Dismiss" }).first().click();
-    expect(await page.getByRole("alert").textContent()).toBe("");
+    expect(await page.getByRole("alert").count()).toBe(0);
   });
 
   test("reports a to-do that was deleted elsewhere before a change", async () => {
@@ -493,7 +493,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     for (const target of [
       page.locator(".todo label").first(),
       page.getByRole("checkbox", { name: "two" }),
-      page.getByRole("button", { name: "Delete: two" }),
+      ...(isTouch ? [] : [page.getByRole("button", { name: "Delete: two" })]),
     ]) {
       await press(page.getByRole("button", { name: "List actions" }));
       await page.locator("#menu").waitFor();
@@ -505,7 +505,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await until(async () => !(await isMenuOpen()), "the menu is closed");
       await page.evaluate("new Promise(requestAnimationFrame)");
       await expectTitles(page, ["one", "two"]);
-      expect(await page.locator("#undo").textContent()).toBe("");
+      expect(await page.locator("#undo").count()).toBe(0);
     }
     await press(page.getByRole("checkbox", { name: "two" }));
     await expectTitles(page, ["one", "(two)"]);
@@ -536,7 +536,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "List actions" }).click();
     const markAll = page.getByRole("button", { name: "Mark all done" });
     await doubleClick(page, markAll, () => expectTitles(page, done));
-    expect(await page.locator("#undo").textContent()).toBe("Marked 2 to-dos as done·Undo");
+    expect(await page.locator("#undo").textContent()).toBe("Marked 2 to-dos as doneUndo");
   });
 
   test("shows the focused row and a new row between the field and the messages", async () => {
@@ -546,7 +546,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       page.$eval(selector, (element) => {
         const { top, bottom } = element.getBoundingClientRect();
         const fieldEnd = document.querySelector(".composer")?.getBoundingClientRect().bottom ?? 0;
-        const message = document.querySelector("#status:not(:empty)")?.getBoundingClientRect();
+        const message = document.querySelector("#undo")?.getBoundingClientRect();
         return top < fieldEnd || bottom > (message?.top ?? innerHeight);
       });
     await page.getByRole("checkbox", { name: "to-do 1", exact: true }).focus();

@@ -44,13 +44,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("checkbox", { name: "two" }).focus();
     await press(page, "Delete");
     await expectTitles(page, ["one", "three"]);
-    expect(await page.locator("#undo").textContent()).toBe("Deleted “two”·Undo");
+    expect(await page.locator("#undo").textContent()).toBe("Deleted “two”Undo");
     expect(await page.title()).toBe("2 open · To-dos");
     await page.getByRole("link", { name: "All 2" }).waitFor();
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "two", "three"]);
     expect(await focusedName(page)).toBe("two");
-    expect(await page.locator("#undo").textContent()).toBe("Undone: Deleted “two”·Redo");
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Deleted “two”Redo");
     // The delete button gets the focus back, too.
     await press(page, "Tab", "Enter");
     await expectTitles(page, ["one", "three"]);
@@ -63,7 +63,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "two", "three"]);
     await press(page, "ControlOrMeta+Shift+z");
     await expectTitles(page, ["one", "three"]);
-    expect(await page.locator("#undo").textContent()).toBe("Deleted “two”·Undo");
+    expect(await page.locator("#undo").textContent()).toBe("Deleted “two”Undo");
     expect(writes()).toBe(0);
   });
 
@@ -107,7 +107,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.clock.fastForward(6100);
     await page.clock.resume();
     await untilStored(store, ["2 two"]);
-    expect(await page.locator("#undo").textContent()).toBe("");
+    expect(await page.locator("#undo").count()).toBe(0);
   });
 
   test("sends a deletion although another message appears under the pointer in place of its own", async () => {
@@ -136,17 +136,17 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(two)", "(three)"]);
     await add(page, "four");
     await expectTitles(page, ["(two)", "(three)", "four"]);
-    expect(await offered()).toBe("Added “four”·Undo");
+    expect(await offered()).toBe("Added “four”Undo");
     // A message without Undo does not replace it.
     await chooseAction(page, "Copy as Markdown");
     await page.locator("#status").getByText("Copied 3 to-dos.").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["(two)", "(three)"]);
-    expect(await offered()).toBe("Undone: Added “four”·Redo");
+    expect(await offered()).toBe("Undone: Added “four”Redo");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["(two)", "three"]);
     // The time of the deletion runs out, so its button is shown.
-    expect(await offered()).toBe("Deleted “one”·Undo");
+    expect(await offered()).toBe("Deleted “one”Undo");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "(two)", "three"]);
     await press(page, "ControlOrMeta+z");
@@ -177,7 +177,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
     await untilStored(store, ["2 two"]);
     // It offers to redo that part only.
-    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as done·Redo");
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as doneRedo");
   });
 
   test("offers to redo the step before after an undo that changes nothing", async () => {
@@ -191,7 +191,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "two"]);
     await press(page, "ControlOrMeta+z");
     await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
-    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as done·Redo");
+    expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as doneRedo");
   });
 
   test("undoes an add whose request has no answer yet, and adds a new to-do when it is redone", async () => {
@@ -241,7 +241,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     // What was done to a deleted to-do cannot be undone, but the tick before it can.
     await until(() => paths.length === 3, "the browser has reported three requests");
     expect(paths.toSorted()).toEqual(["DELETE 4", "PATCH 3", "POST todos"]);
-    expect(await page.locator("#undo").textContent()).toBe("");
+    expect(await page.locator("#undo").count()).toBe(0);
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, ["one", "three"]);
   });
@@ -384,7 +384,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     });
     await chooseAction(page, "Clear 12 done");
     await expectTitles(page, ["to-do 13", "to-do 14"]);
-    expect(await page.locator("#undo").textContent()).toBe("Deleted 12 done to-dos·Undo");
+    expect(await page.locator("#undo").textContent()).toBe("Deleted 12 done to-dosUndo");
     expect(await focusedName(page)).toBe("List actions");
     await press(page, "ControlOrMeta+z");
     await expectTitles(page, [...numbered(12).map((title) => `(${title})`), "to-do 13", "to-do 14"]);
@@ -406,7 +406,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { page, store } = await openList(numbered(3));
     await chooseAction(page, "Mark all done");
     await expectTitles(page, ["(to-do 1)", "(to-do 2)", "(to-do 3)"]);
-    expect(await page.locator("#undo").textContent()).toBe("Marked 3 to-dos as done·Undo");
+    expect(await page.locator("#undo").textContent()).toBe("Marked 3 to-dos as doneUndo");
     await page.getByText("All done.", { exact: true }).waitFor();
     // The user changes one of them back.
     await page.getByRole("checkbox", { name: "to-do 2" }).click();
