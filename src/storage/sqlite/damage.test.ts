@@ -1,8 +1,6 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { errorOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
@@ -14,10 +12,7 @@ import { restore } from "./maintenance/backup.ts";
 import { check, probeSqlite } from "./maintenance/check.ts";
 import { openSqlite } from "./store.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "todo-damage-"));
-// A store that was refused may still be closing, and removes its WAL meanwhile.
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const newPath = storePathsIn(folder);
+const newPath = storePathsIn();
 
 const key = (name: string, createdAt = 1): StoredKey => ({
   id: `id of ${name}`,
