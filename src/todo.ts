@@ -96,11 +96,11 @@ export interface TodoStore {
    */
   checkWrites?(): Awaitable<void>;
   /**
-   * Yields every change after `after` once, in order: first the stored ones, then the new ones. Ends when `signal`
-   * aborts or the store closes. Ends immediately if the changes after that position are unknown or no longer stored.
-   * Ends if the subscriber falls too far behind; it must then start again from a list.
+   * Yields every change after `after` once, in order and in batches: first the stored ones, then the new ones. Ends when
+   * `signal` aborts or the store closes. Ends immediately if the changes after that position are unknown or no longer
+   * stored. Ends if the subscriber falls too far behind; it must then start again from a list.
    */
-  events(after: Position, signal: AbortSignal): AsyncIterable<TodoEvent>;
+  events(after: Position, signal: AbortSignal): AsyncIterable<readonly TodoEvent[]>;
   /** Completes earlier writes, then ends every iterator of `events`. */
   close(): Awaitable<void>;
 }

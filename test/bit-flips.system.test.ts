@@ -5,6 +5,7 @@ import type { StoredKey } from "../src/credential/key.ts";
 import { errorMessage } from "../src/error-message.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store } from "../src/storage/store.ts";
+import { eachEvent } from "./store.ts";
 import { read } from "./store-contract.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -61,7 +62,7 @@ async function replay(store: Store): Promise<string[]> {
   const { epoch, sequence } = await store.position();
   const seen: string[] = [];
   const controller = new AbortController();
-  for await (const event of store.events({ epoch, sequence: 0 }, controller.signal)) {
+  for await (const event of eachEvent(store, { epoch, sequence: 0 }, controller.signal)) {
     const json = event.type === "deleted" ? "" : new TextDecoder().decode(Buffer.from(event.json));
     seen.push(`${event.position.sequence} ${event.type} ${event.id} ${json}`);
     if (event.position.sequence === sequence) controller.abort();

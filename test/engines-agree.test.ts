@@ -11,6 +11,7 @@ import type { ListQuery, TodoId, TodoStore } from "../src/todo.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
+import { eachEvent } from "./store.ts";
 import { decode, read } from "./store-contract.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -301,7 +302,7 @@ async function eventsSince(store: TodoStore, back: number) {
   const { epoch, sequence: n } = await store.position();
   const controller = new AbortController();
   const seen: unknown[] = [];
-  for await (const event of store.events({ epoch, sequence: n - back }, controller.signal)) {
+  for await (const event of eachEvent(store, { epoch, sequence: n - back }, controller.signal)) {
     const todo = event.type === "deleted" ? undefined : decode(event.json);
     seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
     if (event.position.sequence === n) controller.abort();

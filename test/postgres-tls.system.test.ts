@@ -6,6 +6,7 @@ import { openPostgres } from "../src/storage/postgres/store.ts";
 import { run } from "./command.ts";
 import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { eachEvent } from "./store.ts";
 import { whyMissing } from "./tools.ts";
 
 describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to the database", () => {
@@ -58,7 +59,7 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
     });
     const store = await openPostgres(url.href, { connections: 2 });
     const leaving = new AbortController();
-    const events = store.events(await store.position(), leaving.signal)[Symbol.asyncIterator]();
+    const events = eachEvent(store, await store.position(), leaving.signal);
     const next = events.next();
     await Promise.all([store.insert("x"), store.get(1n), store.keys.list()]);
     expect((await next).value?.type).toBe("created");

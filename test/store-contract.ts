@@ -6,6 +6,7 @@ import { ServiceError } from "../src/error.ts";
 import { parseMadeWith } from "../src/storage/records/key-row.ts";
 import type { Store } from "../src/storage/store.ts";
 import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../src/todo.ts";
+import { eachEvent } from "./store.ts";
 
 /** Opens an empty store with the given limits. */
 export type OpenStore = (options: {
@@ -293,13 +294,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     test("events end for a subscriber that falls behind or aborts", async () => {
       const start = await store.position();
       const controller = new AbortController();
-      const events = store.events(start, controller.signal)[Symbol.asyncIterator]();
+      const events = eachEvent(store, start, controller.signal);
       await store.insert("x");
       expect((await events.next()).value).toMatchObject({ type: "created", id: 1n });
       for (let i = 0; i <= LIMITS.maxEvents; i++) await store.insert("x");
       expect((await events.next()).done).toBe(true);
 
-      const waiting = store.events(await store.position(), controller.signal)[Symbol.asyncIterator]();
+      const waiting = eachEvent(store, await store.position(), controller.signal);
       const next = waiting.next();
       controller.abort();
       expect((await next).done).toBe(true);
@@ -308,14 +309,13 @@ export function storeContract(engine: string, openStore: OpenStore): void {
     test("close ends the events of every subscriber", async () => {
       const closing = await openStore(LIMITS);
       const start = await closing.position();
-      const subscribe = (after: Position) =>
-        closing.events(after, new AbortController().signal)[Symbol.asyncIterator]();
-      const [waiting, behind] = [subscribe(start), subscribe(start)];
+      const [waiting, behind] = [eachEvent(closing, start), eachEvent(closing, start)];
       const created = [waiting.next(), behind.next()];
-      for (const title of ["a", "b"]) await closing.insert(title);
+      await closing.insert("a");
       for (const next of created) expect((await next).value).toMatchObject({ type: "created", id: 1n });
+      await closing.insert("b");
       expect((await waiting.next()).value).toMatchObject({ type: "created", id: 2n });
-      const starting = subscribe(await closing.position());
+      const starting = eachEvent(closing, await closing.position());
       const pending = [waiting.next(), starting.next()];
       await closing.close();
       for (const next of [...pending, behind.next()]) expect((await next).done).toBe(true);
@@ -763,7 +763,7 @@ function asTodo(value: unknown): Todo {
 export async function take(store: Store, after: Position, count: number) {
   const controller = new AbortController();
   const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
-  for await (const event of store.events(after, controller.signal)) {
+  for await (const event of eachEvent(store, after, controller.signal)) {
     const todo = event.type === "deleted" ? undefined : decode(event.json);
     seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
     if (seen.length === count) controller.abort();

@@ -1,5 +1,14 @@
 import { openMemory } from "../src/storage/memory/store.ts";
-import type { TodoEvent, TodoStore } from "../src/todo.ts";
+import type { Position, TodoEvent, TodoStore } from "../src/todo.ts";
+
+/** Yields the changes after a position one by one. */
+export async function* eachEvent(
+  store: Pick<TodoStore, "events">,
+  after: Position,
+  signal = new AbortController().signal,
+): AsyncGenerator<TodoEvent, void, undefined> {
+  for await (const batch of store.events(after, signal)) yield* batch;
+}
 
 /** Returns a store with some of its methods replaced: the given store, or a new one in memory. */
 export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore {
@@ -22,13 +31,13 @@ export function watch(watched: TodoStore) {
   let opened = 0;
   let read = 0;
   let positionsAsked = 0;
-  async function* events(...from: Parameters<TodoStore["events"]>): AsyncGenerator<TodoEvent> {
+  async function* events(...from: Parameters<TodoStore["events"]>): AsyncGenerator<readonly TodoEvent[]> {
     open++;
     opened++;
     try {
-      for await (const event of watched.events(...from)) {
-        read++;
-        yield event;
+      for await (const batch of watched.events(...from)) {
+        read += batch.length;
+        yield batch;
       }
     } finally {
       open--;

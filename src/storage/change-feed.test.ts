@@ -16,12 +16,18 @@ function publish(feed: ChangeFeed, first: number, last: number): void {
   for (let n = first; n <= last; n++) feed.publish(eventAt(n));
 }
 
-/** Returns the sequence numbers that a subscriber receives until its stream ends. */
-async function read(feed: ChangeFeed, after: number, signal: AbortSignal): Promise<number[]> {
-  const numbers: number[] = [];
-  for await (const { position } of feed.after({ epoch: "e", sequence: after }, signal))
-    numbers.push(position.sequence);
-  return numbers;
+/** Returns the positions of the events after a position, up to the last one; at the end of the stream, those before. */
+async function read(
+  feed: ChangeFeed,
+  after: Position,
+  { signal } = new AbortController(),
+): Promise<string[]> {
+  const received: string[] = [];
+  for await (const batch of feed.after(after, signal)) {
+    received.push(...batch.map(({ position }) => formatPosition(position)));
+    if (received.at(-1) === formatPosition(feed.position)) break;
+  }
+  return received;
 }
 
 /** Returns the number of live objects after a garbage collection. */
@@ -31,27 +37,37 @@ function objects(): number {
 }
 
 test.each([
-  [-1, []],
-  [2, []],
-  [3, [4, 5, 6]],
-  [5, [6]],
-  [6, []],
-  [7, []],
-  [Number.POSITIVE_INFINITY, []],
-])("ChangeFeed with the events 4 to 6 sends the stored events after position %d", async (after, numbers) => {
-  const feed = new ChangeFeed(3, START);
-  publish(feed, 1, 6);
-  const subscriber = read(feed, after, new AbortController().signal);
-  await new Promise(setImmediate);
-  feed.end();
-  expect(await subscriber).toEqual(numbers);
+  [-1, ""],
+  [2, ""],
+  [3, "e-4 e-5 e-6 e-7"],
+  [5, "e-6 e-7"],
+  [6, "e-7"],
+  [7, ""],
+  [Number.POSITIVE_INFINITY, ""],
+])(
+  "ChangeFeed with the events 4 to 6 sends these and the next one after position %d: %s",
+  async (sequence, expected) => {
+    const feed = new ChangeFeed(3, START);
+    publish(feed, 1, 6);
+    const received = read(feed, { epoch: "e", sequence });
+    publish(feed, 7, 7);
+    expect((await received).join(" ")).toBe(expected);
+  },
+);
+
+test("ChangeFeed sends at most 64 events at once", async () => {
+  const feed = new ChangeFeed(100, START);
+  publish(feed, 1, 70);
+  const events = feed.after(START, new AbortController().signal);
+  for (const length of [64, 6]) expect((await events.next()).value).toHaveLength(length);
+  await events.return();
 });
 
 test("ChangeFeed reports whether it has subscribers", async () => {
   const feed = new ChangeFeed(10, START);
   const [one, other] = [new AbortController(), new AbortController()];
   expect(feed.hasSubscribers).toBe(false);
-  const subscribers = [read(feed, 0, one.signal), read(feed, 0, other.signal)];
+  const subscribers = [read(feed, START, one), read(feed, START, other)];
   expect(feed.hasSubscribers).toBe(true);
   one.abort();
   await subscribers[0];
@@ -61,35 +77,35 @@ test("ChangeFeed reports whether it has subscribers", async () => {
   expect(feed.hasSubscribers).toBe(false);
 });
 
-test("ChangeFeed leaks nothing over 20,000 events of one stream", async () => {
+test("ChangeFeed leaks nothing over 20,000 batches of one stream", async () => {
   const feed = new ChangeFeed(100, START);
   const controller = new AbortController();
   const events = feed.after(START, controller.signal);
-  const follow = async (first: number, last: number): Promise<void> => {
-    for (let n = first; n <= last; n++) {
-      const next = events.next();
-      publish(feed, n, n);
-      await next;
+  const follow = async (batches: number): Promise<void> => {
+    for (let batch = 0; batch < batches; batch++) {
+      const { sequence } = feed.position;
+      publish(feed, sequence + 1, sequence + 64);
+      await events.next();
     }
   };
-  await follow(1, 1000);
+  await follow(1000);
   const before = objects();
-  await follow(1001, 21_000);
+  await follow(20_000);
   expect(objects() - before).toBeLessThan(1000);
   expect(getEventListeners(controller.signal, "abort")).toHaveLength(1);
 });
 
 test("ChangeFeed leaks nothing when idle subscribers connect and disconnect", async () => {
   const feed = new ChangeFeed(100, START);
-  publish(feed, 1, 1);
+  publish(feed, 1, 100);
   const { signal } = new AbortController();
   const connectAndDisconnect = async (times: number): Promise<void> => {
     for (let time = 0; time < times; time++) {
       const controller = new AbortController();
-      const waiting = read(feed, 1, controller.signal);
+      const waiting = read(feed, feed.position, controller);
       controller.abort();
       await waiting;
-      for await (const _event of feed.after(START, signal)) break;
+      for await (const _batch of feed.after(START, signal)) break;
     }
   };
   await connectAndDisconnect(1000);
@@ -105,9 +121,10 @@ test("ChangeFeed reports how far its slowest subscriber lags", async () => {
   const { signal } = new AbortController();
   const [slow, fast] = [feed.after(START, signal), feed.after(START, signal)];
   publish(feed, 1, 4);
-  for (let n = 1; n <= 4; n++) await fast.next();
+  await Promise.all([slow.next(), fast.next()]);
   expect(feed.lag).toBe(0);
-  await slow.next();
+  publish(feed, 5, 7);
+  await fast.next();
   expect(feed.lag).toBe(3);
   await slow.return();
   expect(feed.lag).toBe(0);
@@ -133,17 +150,8 @@ test.each([
     for (const n of [4, 5]) feed.publish(eventAt(n, "f"));
     feed.publish(eventAt(6, "g"));
     expect(feed.position).toEqual({ epoch: "g", sequence: 6 });
-    const received: string[] = [];
-    const controller = new AbortController();
-    const reading = (async () => {
-      for await (const { position } of feed.after({ epoch, sequence }, controller.signal))
-        received.push(formatPosition(position));
-    })();
-    await new Promise(setImmediate);
+    const received = read(feed, { epoch, sequence });
     feed.publish(eventAt(7, "g"));
-    await new Promise(setImmediate);
-    controller.abort();
-    await reading;
-    expect(received.join(" ")).toBe(expected);
+    expect((await received).join(" ")).toBe(expected);
   },
 );

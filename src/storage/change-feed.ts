@@ -1,4 +1,10 @@
+import { setImmediate as turn } from "node:timers/promises";
 import type { Position, TodoEvent } from "../todo.ts";
+
+/** So many events have at most about 64 KiB when they are encoded. */
+const MAX_BATCH = 64;
+/** Events within this time are one batch, because a batch costs its subscriber as much as several events. */
+const BATCH_MS = 10;
 
 /**
  * The last `capacity` changes of one store, and its subscribers. A subscriber is a cursor into the ring buffer.
@@ -15,6 +21,7 @@ export class ChangeFeed {
   readonly #waiting = new Set<() => void>();
   readonly #cursors = new Set<{ next: number }>();
   #ended = false;
+  #timer: NodeJS.Timeout | undefined;
 
   /** @param start the position before the first published event */
   constructor(capacity: number, { epoch, sequence }: Position) {
@@ -48,7 +55,7 @@ export class ChangeFeed {
     this.#ring[sequence % this.#ring.length] = event;
     this.#last = sequence;
     if (sequence - this.#first >= this.#ring.length) this.#first = sequence - this.#ring.length + 1;
-    this.#wake();
+    if (this.#waiting.size > 0) this.#wakeSoon();
   }
 
   /** Ends the streams of all subscribers. */
@@ -57,32 +64,40 @@ export class ChangeFeed {
     this.#wake();
   }
 
-  /** Yields events after a position, stored and future. Ends if `signal` aborts, or the position or the next event is unknown. */
+  /**
+   * Yields batches of the events after a position, stored and future. Ends if `signal` aborts, or the position or the next
+   * event is unknown.
+   */
   async *after(
     { epoch, sequence }: Position,
     signal: AbortSignal,
-  ): AsyncGenerator<TodoEvent, void, undefined> {
+  ): AsyncGenerator<readonly TodoEvent[], void, undefined> {
     const end = epoch === this.#epoch ? this.#last : this.#ends.get(epoch);
     if (end === undefined || sequence > end) return;
+    const isOpen = (): boolean => !signal.aborted && !this.#ended;
     let wake = (): void => {};
     const onAbort = (): void => wake();
     signal.addEventListener("abort", onAbort);
     const cursor = { next: sequence + 1 };
     this.#cursors.add(cursor);
     try {
-      while (!signal.aborted && !this.#ended && this.#has(cursor.next)) {
-        if (cursor.next > this.#last) {
-          // Promise.race with a promise of the abort would leak one reaction per event.
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-            this.#waiting.add(wake);
-          });
+      while (isOpen() && cursor.next >= this.#first) {
+        const batch = this.#read(cursor.next);
+        cursor.next += batch.length;
+        if (batch.length > 0) yield batch;
+        if (!isOpen()) return;
+        const unread = this.#last + 1 - cursor.next;
+        if (unread >= MAX_BATCH) {
+          // Requests run in between.
+          await turn();
           continue;
         }
-        const event = this.#ring[cursor.next % this.#ring.length];
-        if (event === undefined) return;
-        cursor.next++;
-        yield event;
+        if (unread > 0) this.#wakeSoon();
+        // Promise.race with a promise of the abort would leak one reaction per batch.
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+          this.#waiting.add(wake);
+        });
       }
     } finally {
       signal.removeEventListener("abort", onAbort);
@@ -91,9 +106,15 @@ export class ChangeFeed {
     }
   }
 
-  /** Whether the event with this sequence number is stored, or is the next one. */
-  #has(sequence: number): boolean {
-    return sequence >= this.#first && sequence <= this.#last + 1;
+  /** Returns the stored events from a sequence number on, as many as one batch may have. */
+  #read(first: number): readonly TodoEvent[] {
+    const last = Math.min(this.#last, first + MAX_BATCH - 1);
+    const batch: TodoEvent[] = [];
+    for (let sequence = first; sequence <= last; sequence++) {
+      const event = this.#ring[sequence % this.#ring.length];
+      if (event !== undefined) batch.push(event);
+    }
+    return batch;
   }
 
   #beginEpoch(epoch: string): void {
@@ -102,7 +123,14 @@ export class ChangeFeed {
     this.#epoch = epoch;
   }
 
+  /** Wakes the subscribers after the time of a batch. */
+  #wakeSoon(): void {
+    this.#timer ??= setTimeout(() => this.#wake(), BATCH_MS);
+  }
+
   #wake(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
   }

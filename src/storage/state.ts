@@ -154,7 +154,7 @@ export abstract class LocalStore {
     return this.state.position;
   }
 
-  events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+  events(after: Position, signal: AbortSignal): AsyncGenerator<readonly TodoEvent[], void, undefined> {
     return this.state.feed.after(after, signal);
   }
 }

@@ -200,7 +200,9 @@ describe("GET /api/events", () => {
           const response = await service.send("GET", "/api/todos");
           const since = response.headers.get("etag")?.slice(1, -1) ?? "";
           const events = await service.follow({ since });
-          looks.push({ list: await response.text(), n: nOf(since), events });
+          const n = nOf(since);
+          looks.push({ list: await response.text(), n, events });
+          await until(async () => !writing || nOf(await here(service.store)) > n, "there is another change");
         }
       };
       const written = write(service, 4, 100).finally(() => {
@@ -352,7 +354,7 @@ describe("an event stream", () => {
     const events = await service.follow(resumes ? { since: watched.start } : {});
     for (let n = 0; n < changes; n++) await service.store.insert("x");
     await events.take(changes);
-    expect(watched.open()).toBe(1);
+    await until(() => watched.open() === 1, "its changes are read");
     await events.close();
     await until(() => watched.open() === 0, "its stream is given up");
     await new Promise(setImmediate);
@@ -421,7 +423,7 @@ describe("an event stream", () => {
       position: async () => ({ epoch: "e", sequence: ++n }),
       events: async function* (after) {
         if (after.epoch === "e")
-          yield { type: "deleted", position: { epoch: "e", sequence: after.sequence + 1 }, id: 1n };
+          yield [{ type: "deleted", position: { epoch: "e", sequence: after.sequence + 1 }, id: 1n }];
       },
     });
     await using service = serve(store);
@@ -451,8 +453,8 @@ function fail(): never {
   throw BROKEN;
 }
 
-async function* failAfterOne(): AsyncGenerator<TodoEvent> {
-  yield { type: "deleted", position: { epoch: "e", sequence: 2 }, id: 1n };
+async function* failAfterOne(): AsyncGenerator<readonly TodoEvent[]> {
+  yield [{ type: "deleted", position: { epoch: "e", sequence: 2 }, id: 1n }];
   fail();
 }
 

@@ -1,6 +1,5 @@
-import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { ServiceError } from "../../error.ts";
-import { formatPosition, type Position, type TodoEvent, todoText } from "../../todo.ts";
+import { formatPosition, type Position, type TodoEvent, type TodoStore, todoText } from "../../todo.ts";
 import type { RevocationCheck } from "../auth/revocation.ts";
 import type { Context } from "../context.ts";
 import { IDLE_SECONDS, OVERLOADED } from "../limits.ts";
@@ -11,14 +10,10 @@ import { respond } from "../response.ts";
 import type { Handler } from "../route.ts";
 import type { Bytes } from "../stream.ts";
 
-/** The maximum number of bytes buffered per subscriber. Later events stay in the store's feed until it reads them. */
-const HIGH_WATER_MARK = 64 * 1024;
 /** After this time without reading even a heartbeat, a subscriber counts as disconnected. */
 const IDLE_TIMEOUT_SECONDS = 120;
 /** The idle timeout after the shutdown has ended a stream, so that slow subscribers do not delay the shutdown. */
 const CLOSE_TIMEOUT_SECONDS = 1;
-/** Events within this time are sent in one chunk, because a chunk per event costs several times as much. */
-const COALESCE_MS = 10;
 
 const HEADERS = {
   "Content-Type": "text/event-stream",
@@ -137,7 +132,7 @@ function parsePosition(text: string): Position | undefined {
   return epoch === undefined ? undefined : { epoch, sequence: Number(sequence) };
 }
 
-/** Opens the event stream of one subscriber, in chunks of all pieces that are ready. Its `end` sends the buffered bytes first. Calls `onEnd` once. */
+/** Opens the event stream of one subscriber. After `end`, it sends what it has already read. Calls `onEnd` once. */
 function openStream(
   start: Start,
   latest: Position,
@@ -147,35 +142,30 @@ function openStream(
 ) {
   const ending = new AbortController();
   const { signal } = ending;
-  let buffer: Bytes[] = [];
-  let bufferedBytes = 0;
-  let onData = (): void => {};
-  let onDrain = (): void => {};
-  const heartbeat = setInterval(() => {
-    if (bufferedBytes === 0) send(COMMENT);
-  }, limits.heartbeatMs);
-  replay()
-    .catch((error) => {
-      if (!signal.aborted) onError(error);
-    })
-    .finally(end);
+  const pieces = readPieces(start, latest, store, signal);
+  let heartbeat: NodeJS.Timeout | undefined;
   const body = new ReadableStream<Bytes>(
     {
-      async pull(controller) {
-        if (bufferedBytes === 0 && !signal.aborted) {
-          await new Promise<void>((resolve) => {
-            onData = resolve;
-          });
-        }
-        // At least one turn of the event loop, so that other requests run in between.
-        await (bufferedBytes < HIGH_WATER_MARK && !signal.aborted ? sleep(COALESCE_MS) : turn());
-        if (bufferedBytes === 0) return controller.close();
-        controller.enqueue(Buffer.concat(buffer, bufferedBytes));
-        buffer = [];
-        bufferedBytes = 0;
-        onDrain();
+      start(controller) {
+        heartbeat = setInterval(() => {
+          // A subscriber that does not read gets no further heartbeats.
+          if (controller.desiredSize === 0) controller.enqueue(COMMENT);
+        }, limits.heartbeatMs);
       },
-      cancel: end,
+      async pull(controller) {
+        try {
+          const { value, done } = await pieces.next();
+          if (done !== true) return controller.enqueue(value);
+        } catch (error) {
+          if (!signal.aborted) onError(error);
+        }
+        end();
+        controller.close();
+      },
+      async cancel() {
+        end();
+        await pieces.return();
+      },
     },
     { highWaterMark: 0 },
   );
@@ -185,54 +175,43 @@ function openStream(
     if (signal.aborted) return;
     ending.abort();
     clearInterval(heartbeat);
-    onData();
-    onDrain();
     onEnd();
   }
+}
 
-  /** Sends what `start` requires, then every change until the stream ends. */
-  async function replay(): Promise<void> {
-    if (start === "latest") {
-      // The data is unused, but Firefox and WebKit ignore the id of an event without data.
-      send(encode("position", latest, "{}"));
-      await sendAfter(latest);
-      return;
-    }
+/** Yields what `start` requires, then every change until the events of the store end. */
+async function* readPieces(
+  start: Start,
+  latest: Position,
+  store: TodoStore,
+  signal: AbortSignal,
+): AsyncGenerator<Bytes, void, undefined> {
+  let position = latest;
+  if (start === "latest") {
+    // The data is unused, but Firefox and WebKit ignore the id of an event without data.
+    yield encode("position", position, "{}");
+  } else {
     if (start !== "unknown") {
       // The runtime sends the head of a response with the first piece of its body.
-      send(COMMENT);
-      if ((await sendAfter(start)) || signal.aborted) return;
+      yield COMMENT;
+      let isKnown = false;
+      for await (const batch of store.events(start, signal)) {
+        isKnown = true;
+        yield encodeBatch(batch);
+      }
+      if (isKnown || signal.aborted) return;
     }
-    const position = await store.position();
-    send(encode("resync", position, "{}"));
-    await sendAfter(position);
+    position = await store.position();
+    yield encode("resync", position, "{}");
   }
-
-  /** Sends every change after a position until the store's iterator ends. Returns whether it sent any. */
-  async function sendAfter(after: Position): Promise<boolean> {
-    let hasSent = false;
-    for await (const event of store.events(after, signal)) {
-      send(encodeCached(event));
-      hasSent = true;
-      if (bufferedBytes < HIGH_WATER_MARK || signal.aborted) continue;
-      await new Promise<void>((resolve) => {
-        onDrain = resolve;
-      });
-    }
-    return hasSent;
-  }
-
-  function send(piece: Bytes): void {
-    if (signal.aborted) return;
-    buffer.push(piece);
-    bufferedBytes += piece.length;
-    onData();
-  }
+  for await (const batch of store.events(position, signal)) yield encodeBatch(batch);
 }
 
 const encoder = new TextEncoder();
 // Some libraries read a blank line after a comment as an empty message.
 const COMMENT = encoder.encode(":\n");
+
+const encodeBatch = (batch: readonly TodoEvent[]): Bytes => Buffer.concat(batch.map(encodeCached));
 
 /** Returns the encoded event. It is encoded for the first subscriber only. */
 function encodeCached(event: TodoEvent): Bytes {

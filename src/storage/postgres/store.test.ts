@@ -5,6 +5,7 @@ import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { eachEvent } from "../../../test/store.ts";
 import {
   decode,
   failureOf,
@@ -313,7 +314,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const other = await open(url, options);
     const { id } = await other.insert("a");
     const start = await stalled.position();
-    const subscriber = stalled.events(start, new AbortController().signal)[Symbol.asyncIterator]();
+    const subscriber = eachEvent(stalled, start);
     proxy.flow("hold", "hold");
     const next = subscriber.next();
     await Promise.all(Array.from({ length: 2500 }, () => other.insert("b")));
@@ -347,7 +348,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const listens = (times: number) => comesTo(stores.url, LISTENING, times);
     expect(await listens(0)).toBe(true);
     const ended = new AbortController();
-    const events = stores.other.events(await stores.other.position(), ended.signal)[Symbol.asyncIterator]();
+    const events = eachEvent(stores.other, await stores.other.position(), ended.signal);
     const next = events.next();
     expect(await listens(1)).toBe(true);
     await stores.one.insert("x");
@@ -368,7 +369,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       store = await open(proxy.url);
       const position = await store.position();
       proxy.flow("hold", "hold");
-      next = store.events(position, new AbortController().signal)[Symbol.asyncIterator]().next();
+      next = eachEvent(store, position).next();
       // The store polls once here and never again, because its interval is a fake timer.
       jest.advanceTimersByTime(1000);
     } finally {
@@ -383,7 +384,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const url = await databases.newDatabase();
     const proxy = await openProxy(url);
     const store = await open(proxy.url, { queryTimeoutMs: 5000 });
-    const events = store.events(await store.position(), new AbortController().signal)[Symbol.asyncIterator]();
+    const events = eachEvent(store, await store.position());
     const first = events.next();
     await store.insert("x");
     expect((await first).value?.id).toBe(1n);
@@ -483,7 +484,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const stores = await openTwo();
     for (const title of ["a", "b", "c"]) await stores.one.insert(title);
     const before = await stores.other.position();
-    const subscriber = stores.other.events(before, new AbortController().signal)[Symbol.asyncIterator]();
+    const subscriber = eachEvent(stores.other, before);
     const next = subscriber.next();
     // A query that begins before the restore and reads after it finds no row, and the subscription would fail.
     expect(await comesTo(stores.url, LISTENING, 1)).toBe(true);

@@ -147,7 +147,7 @@ class PostgresStore implements Store {
     });
   }
 
-  async *events(after: Position, signal: AbortSignal): AsyncGenerator<TodoEvent, void, undefined> {
+  async *events(after: Position, signal: AbortSignal): AsyncGenerator<readonly TodoEvent[], void, undefined> {
     let replica: TodoState;
     try {
       replica = await this.#latest();

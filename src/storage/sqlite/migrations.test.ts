@@ -2,6 +2,7 @@ import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { eachEvent } from "../../../test/store.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
 import { hashToken } from "../../credential/token.ts";
 import { encodeTodo } from "../../todo.ts";
@@ -87,11 +88,7 @@ test("a store of format 1 keeps its API keys, events and idempotency keys, and i
   });
   expect((await store.insert("a", "key")).id).toBe(1n);
   const position = await store.position();
-  const { signal } = new AbortController();
-  for await (const event of store.events({ ...position, sequence: 0 }, signal)) {
-    expect(event.id).toBe(1n);
-    break;
-  }
+  expect((await eachEvent(store, { ...position, sequence: 0 }).next()).value?.id).toBe(1n);
   await store.close();
   expect((await check(path)).map(({ detail }) => detail)).toEqual(Array(4).fill("ok"));
 });

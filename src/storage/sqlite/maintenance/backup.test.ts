@@ -15,6 +15,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { errorOf } from "../../../../test/rejection.ts";
+import { eachEvent } from "../../../../test/store.ts";
 import { read } from "../../../../test/store-contract.ts";
 import { copiesOf, storePathsIn, temporaryFolder } from "../../../../test/temporary.ts";
 import type { StoredKey } from "../../../credential/key.ts";
@@ -98,7 +99,7 @@ test("restore copies the complete backup and starts a new epoch", async () => {
   expect((await second.insert("e")).id).toBe(5n);
   expect(await second.keys.list()).toEqual(await first.keys.list());
   expect(await second.keys.find(KEY.tokenHash)).toEqual(KEY);
-  const told = second.events({ ...after.position, sequence: 0 }, signal)[Symbol.asyncIterator]();
+  const told = eachEvent(second, { ...after.position, sequence: 0 });
   expect(await told.next()).toEqual({ done: true, value: undefined });
   await Promise.all([first.close(), second.close()]);
 });
