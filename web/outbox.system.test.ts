@@ -3,9 +3,11 @@ import type { Page } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
+import { storeWith } from "../test/store.ts";
 import {
   add,
   closeTab,
+  createStore,
   dismiss,
   expectTitles,
   focusedName,
@@ -139,6 +141,35 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await untilChanges(page, what === "tick" ? 1 : 0);
     },
   );
+
+  test("sends a tick that IndexedDB has not stored when the page closes", async () => {
+    const { page, store, service } = await openList(["one"]);
+    const busy = await page.context().newPage();
+    await busy.goto(`${service.url}/api/openapi.json`);
+    const release = await holdChanges(busy);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await expectTitles(page, ["(one)"]);
+    await closeTab(page);
+    await untilStored(store, ["1 (one)"]);
+    await release();
+  });
+
+  test("sends all new to-dos when the page closes before the first one has an answer", async () => {
+    const store = await createStore([]);
+    const closed = Promise.withResolvers<void>();
+    const insert = async (...added: Parameters<TodoStore["insert"]>) => {
+      if (added[0] === "one") await closed.promise;
+      return store.insert(...added);
+    };
+    const { page } = await openList(storeWith({ insert }, store));
+    const request = page.waitForRequest((sent) => sent.method() === "POST");
+    for (const title of ["one", "two"]) await add(page, title);
+    await request;
+    await closeTab(page);
+    await untilStored(store, ["1 two"]);
+    closed.resolve();
+    await untilStored(store, ["1 two", "2 one"]);
+  });
 
   test("says that it waits for a request without an answer, and keeps the tick if it closes", async () => {
     const { page: first, store, service } = await openList(["one"]);

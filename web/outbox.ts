@@ -317,10 +317,10 @@ export class Outbox extends EventTarget {
       const { kind, targets, sent } = change;
       // A new to-do must be created first.
       const isNew = kind !== "created" && targets.some(({ id }) => isNewId(id));
-      if (position === undefined || sent !== undefined || isNew || !this.#isOwn(change)) return released;
+      if (position === undefined || isNew || !this.#isOwn(change)) return released;
       requests += targets.length;
       if (requests > MAX_CLOSING) return released;
-      const sentNow = { ...released, sent: { at: Date.now(), position } };
+      const sentNow = { ...released, sent: sent ?? { at: Date.now(), position } };
       sending.push(sentNow);
       return sentNow;
     });

@@ -167,7 +167,7 @@ export class Sender {
   async #send(change: Change, signal: AbortSignal): Promise<void> {
     const { api, outbox, state, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
     const isCreate = change.kind === "created";
-    if (isCreate && Date.now() - (change.sent?.at ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
+    if (isExpired(change)) {
       this.#uncertain.add(change.key);
       onUncertain(change);
       return;
@@ -279,10 +279,15 @@ export class Sender {
   sendBeforeClosing(): void {
     const { outbox, state } = this.#options;
     // If the page stays after all, the outbox reports failures.
-    for (const { kind, targets } of outbox.releaseBeforeClosing(state.position))
-      for (const target of targets) this.#sendOne(kind, target).catch(() => {});
+    for (const change of outbox.releaseBeforeClosing(state.position))
+      for (const target of isExpired(change) ? [] : change.targets)
+        if (!outbox.isReplaced(change, target)) this.#sendOne(change.kind, target).catch(() => {});
   }
 }
+
+/** Returns whether the service may have created to-dos and no longer knows it. */
+const isExpired = ({ kind, sent }: Change): boolean =>
+  kind === "created" && sent !== undefined && Date.now() - sent.at > MAX_CREATE_AGE_MS;
 
 /** Changes to many to-dos are sent one by one, so that they do not delay others. */
 const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
