@@ -213,7 +213,9 @@ export class Sender {
     }
     const settled = targets.filter((target) => seen.has(target.id) || outbox.isReplaced(change, target));
     const answers = settled.flatMap(({ id }) => seen.get(id) ?? []);
-    if (settled.length > 0) await outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
+    if (settled.length === 0) return;
+    await outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
+    this.#onAnswered();
   }
 
   /** Sends the requests of a change, many at a time. Throws after all have ended if one must be sent again. */
