@@ -1,5 +1,5 @@
 import { TodoApiError } from "../src/sdk/client.ts";
-import { formatCount } from "./messages.ts";
+import { formatCount, formatTime } from "./messages.ts";
 import type { LastList } from "./offline.ts";
 
 /** Delay before the page reports a lost connection, so that short interruptions stay silent. */
@@ -47,13 +47,6 @@ function describeLastList({ todos, total, readAt }: LastList): string {
   const subject =
     todos.length < total ? `the newest ${formatCount(todos.length)} of ${formatCount(total)} to-dos` : "list";
   return `${subject} from ${formatTime(readAt)}`;
-}
-
-/** Returns the time of day, with the date unless it is today. */
-function formatTime(time: Date): string {
-  const isToday = time.toDateString() === new Date().toDateString();
-  const format = { ...(!isToday && { dateStyle: "medium" as const }), timeStyle: "short" as const };
-  return new Intl.DateTimeFormat(undefined, format).format(time);
 }
 
 /** The connection as it changes. */

@@ -83,7 +83,7 @@ export class DevicesDialog {
 
   /** @param name without the owner, who is the same for all */
   #createItem({ id, isCurrent, lastUsedAt }: Device, name: string): HTMLElement {
-    const used = lastUsedAt === undefined ? "" : `Last used ${formatTime(lastUsedAt)}`;
+    const used = lastUsedAt === undefined ? "" : `Last used ${formatTime(new Date(lastUsedAt))}`;
     const details = createElement("small", {}, isCurrent ? "This browser" : used);
     const text = createElement("span", { dir: "auto" }, name, createElement("br"), details);
     const signOut = async (): Promise<void> => {

@@ -187,7 +187,7 @@ function createCell(label: string, ...content: readonly (string | Node)[]): HTML
 }
 
 function createTime(text: string): HTMLTimeElement {
-  return createElement("time", { dateTime: text, title: text }, formatTime(text));
+  return createElement("time", { dateTime: text, title: text }, formatTime(new Date(text)));
 }
 
 function showOtherDuration(): void {

@@ -20,9 +20,11 @@ export const formatCount = (count: number): string => count.toLocaleString("en")
 export const formatShortCount = (count: number): string =>
   count.toLocaleString("en", { notation: "compact" }).toLowerCase();
 
-/** Formats a time in RFC 3339 format as the language and the time zone of the browser do. */
-export const formatTime = (text: string): string =>
-  new Date(text).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+/** Formats a time as the language and the time zone of the browser do, with the date unless it is today. */
+export function formatTime(time: Date): string {
+  const isToday = time.toDateString() === new Date().toDateString();
+  return time.toLocaleString(undefined, { ...(!isToday && { dateStyle: "medium" }), timeStyle: "short" });
+}
 
 export const countTodos = (count: number, kind = ""): string =>
   `${formatCount(count)} ${kind}${count === 1 ? "to-do" : "to-dos"}`;

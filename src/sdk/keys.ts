@@ -8,19 +8,23 @@ const PATH = "/admin/keys";
 /** Returns the calls of `/admin/keys` and below. */
 export function createKeysApi(send: Transport["request"]): KeysApi {
   return {
-    list: (options = {}) => send({ method: "GET", path: PATH }, options, readList),
+    list: (options = {}) => send({ method: "GET", path: PATH }, options, reader(isKeys)),
     create: (name, options = {}) => {
       const { expires, scope } = options;
-      return send({ method: "POST", path: PATH, body: { name, expires, scope } }, options, readMinted);
+      return send({ method: "POST", path: PATH, body: { name, expires, scope } }, options, reader(isMinted));
     },
     rotate: async (id, options = {}) => {
       const { overlap } = options;
-      return send({ method: "POST", path: `${keyPath(id)}/rotate`, body: { overlap } }, options, readMinted);
+      return send(
+        { method: "POST", path: `${keyPath(id)}/rotate`, body: { overlap } },
+        options,
+        reader(isMinted),
+      );
     },
     rename: async (id, name, options = {}) =>
-      send({ method: "PATCH", path: keyPath(id), body: { name } }, options, readKey),
+      send({ method: "PATCH", path: keyPath(id), body: { name } }, options, reader(isKey)),
     createLink: async (id, options = {}) =>
-      send({ method: "POST", path: `${keyPath(id)}/links` }, options, readLink),
+      send({ method: "POST", path: `${keyPath(id)}/links` }, options, reader(isLink)),
     revoke: async (id, options = {}) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
   };
 }
@@ -39,14 +43,10 @@ const reader =
 const isKey = (value: unknown): value is ApiKey =>
   isObject(value) && "name" in value && "id" in value && typeof value.id === "string";
 
-const readKey = reader(isKey);
-const readList = reader(
-  (value): value is readonly ApiKey[] => Array.isArray(value) && value.every((key) => isKey(key)),
-);
-const readMinted = reader(
-  (value): value is MintedApiKey => isKey(value) && "token" in value && typeof value.token === "string",
-);
-const readLink = reader(
-  (value): value is SignInLink =>
-    isObject(value) && "link" in value && typeof value.link === "string" && "qrCode" in value,
-);
+const isKeys = (value: unknown): value is readonly ApiKey[] => Array.isArray(value) && value.every(isKey);
+
+const isMinted = (value: unknown): value is MintedApiKey =>
+  isKey(value) && "token" in value && typeof value.token === "string";
+
+const isLink = (value: unknown): value is SignInLink =>
+  isObject(value) && "link" in value && typeof value.link === "string" && "qrCode" in value;
