@@ -5,8 +5,7 @@ import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Context } from "./context.ts";
 import { OVERLOADED } from "./limits.ts";
 import { createErrorLog } from "./observability/error-log.ts";
-import { loggedPath } from "./observability/log.ts";
-import { traceId } from "./observability/trace.ts";
+import { loggedPath, traceId } from "./observability/log.ts";
 import { allowOrigin, isPreflight, preflight } from "./policy/origin.ts";
 import { forbidReuse, forbidSharing, forbidStoring, problem } from "./response.ts";
 import {

@@ -3,7 +3,7 @@ import { type Identity, identityFields } from "../../credential/client.ts";
 import { ServiceError } from "../../error.ts";
 import { parseTodoId } from "../../todo.ts";
 import type { Context } from "../context.ts";
-import { traceId } from "../observability/trace.ts";
+import { traceId } from "../observability/log.ts";
 import {
   type GuardedHandler,
   type GuardedRoute,

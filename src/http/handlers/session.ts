@@ -23,7 +23,6 @@ import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
 import { respond } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
-import { describeBrowser } from "./browser.ts";
 
 /** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
 export function createSessionHandlers(keys: KeyStore, authenticator: Authenticator, context: Context) {
@@ -181,3 +180,29 @@ const describeDevice = ({ id, name, createdAt, lastUsedAt }: Key) => ({
 
 const reply = (status: number, json: object, headers: Readonly<Record<string, string>> = {}): Response =>
   respond(status, { "Content-Type": "application/json", ...headers }, JSON.stringify(json));
+
+const BROWSERS: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [/\bEdg(?:A|iOS)?\//, "Edge"],
+  [/\bOPR\//, "Opera"],
+  [/\bSamsungBrowser\//, "Samsung Internet"],
+  [/\b(?:Firefox|FxiOS)\//, "Firefox"],
+  [/(?:Chrome|CriOS)\//, "Chrome"],
+  [/\bSafari\//, "Safari"],
+];
+
+const SYSTEMS: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [/\bAndroid\b/, "Android"],
+  [/\biPhone\b/, "iPhone"],
+  [/\biPad\b/, "iPad"],
+  [/\bWindows\b/, "Windows"],
+  [/\bCrOS\b/, "ChromeOS"],
+  [/\bMac OS X\b/, "Mac"],
+  [/\bLinux\b/, "Linux"],
+];
+
+/** Returns a name for a browser and its system, such as "Firefox on Android", by its `User-Agent`. */
+function describeBrowser(userAgent: string): string {
+  const find = (names: typeof BROWSERS) => names.find(([pattern]) => pattern.test(userAgent))?.[1];
+  const system = find(SYSTEMS);
+  return (find(BROWSERS) ?? "Browser") + (system === undefined ? "" : ` on ${system}`);
+}

@@ -34,8 +34,9 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
 
   return (request, server) => {
     const { headers } = request;
-    const address = server.requestIP(request)?.address ?? "";
-    if (trustsAny && isTrusted(address)) {
+    const direct = new DirectConnection(request, server);
+    if (trustsAny && isTrusted(direct.address)) {
+      const { address } = direct;
       // A proxy that writes Forwarded need not overwrite X-Forwarded-*, so these may come from the client.
       if (headers.has("forwarded")) return { address, isSecure: false, forwarding: "used" };
       const hops = headers.get("x-forwarded-for");
@@ -47,29 +48,33 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
         forwarding: hops === null ? "none" : "used",
       };
     }
-    return new DirectConnection(address, headers, server.protocol === "https");
+    return direct;
   };
 }
 
-/** A connection without a trusted proxy. Searches the headers only when asked, because most callers need only the address. */
+/** A connection without a trusted proxy. Asks for the address and searches the headers only when needed, because both take time. */
 class DirectConnection implements ConnectionInfo {
-  readonly address: string;
-  readonly #headers: Headers;
-  readonly #isTls: boolean;
+  readonly #request: Request;
+  readonly #server: HttpServer;
+  #address: string | undefined;
 
-  constructor(address: string, headers: Headers, isTls: boolean) {
-    this.address = address;
-    this.#headers = headers;
-    this.#isTls = isTls;
+  constructor(request: Request, server: HttpServer) {
+    this.#request = request;
+    this.#server = server;
+  }
+
+  get address(): string {
+    this.#address ??= this.#server.requestIP(this.#request)?.address ?? "";
+    return this.#address;
   }
 
   get isSecure(): boolean {
     // A proxy on this machine may have clients anywhere.
-    return this.#isTls || (isLoopback(this.address) && this.forwarding === "none");
+    return this.#server.protocol === "https" || (isLoopback(this.address) && this.forwarding === "none");
   }
 
   get forwarding(): "ignored" | "none" {
-    for (const name of this.#headers.keys()) if (FORWARDING_HEADERS.test(name)) return "ignored";
+    for (const name of this.#request.headers.keys()) if (FORWARDING_HEADERS.test(name)) return "ignored";
     return "none";
   }
 }
