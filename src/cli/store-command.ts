@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type Flags, readStoreUrl } from "../config/config.ts";
-import { optionFor, SETTINGS } from "../config/settings.ts";
+import { SETTINGS, SettingOption } from "../config/settings.ts";
 import { asUsageError, CommandError, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
 import { PreconditionError, type StoreAdmin, type TaskOptions } from "../storage/maintenance.ts";
@@ -22,8 +22,8 @@ export function addStoreCommand(program: Command, name: string, description: str
   return program
     .command(name)
     .description(description)
-    .addOption(optionFor({ flag, parse, description: `store to use: ${urls}` }))
-    .addOption(optionFor(file));
+    .addOption(new SettingOption({ flag, parse, description: `store to use: ${urls}` }))
+    .addOption(new SettingOption(file));
 }
 
 /** Runs `work` on a store, and shows its progress on a terminal. Throws a UsageError if a precondition is not met. */

@@ -309,7 +309,7 @@ export const ALL_SETTINGS: readonly Setting[] = [...SERVE_SETTINGS, ...listSetti
 
 type FlagSetting = Setting & { readonly flag: string };
 
-/** An option of a command that is a setting, too. */
+/** The option of a setting for commander. */
 export class SettingOption extends Option {
   readonly setting: FlagSetting;
 
@@ -321,16 +321,13 @@ export class SettingOption extends Option {
   }
 }
 
-/** Returns the option of a setting for commander. */
-export const optionFor = (setting: FlagSetting): SettingOption => new SettingOption(setting);
-
 const hasFlag = (setting: Setting): setting is FlagSetting => setting.flag !== undefined;
 
 /** Adds the options of all settings of `todo serve` to a command, in groups. */
 export function addServeOptions(command: Command): void {
   for (const { heading, settings } of SERVE_SETTING_GROUPS) {
     for (const setting of settings.filter(hasFlag))
-      command.addOption(optionFor(setting).helpGroup(`${heading}:`));
+      command.addOption(new SettingOption(setting).helpGroup(`${heading}:`));
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { localUrl } from "../../config/address.ts";
 import { type Flags, readSettings, readTls } from "../../config/config.ts";
-import { optionFor, SETTINGS } from "../../config/settings.ts";
+import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { CommandError, UsageError } from "../../config/usage-error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
 import type { CommandProcess } from "../terminal/output.ts";
@@ -13,10 +13,10 @@ export function addHealthCommand(program: Command, process: CommandProcess): voi
   program
     .command("health")
     .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
-    .addOption(optionFor({ ...SETTINGS.address.host, description: "address to check" }))
-    .addOption(optionFor({ ...SETTINGS.address.port, description: "port to check" }))
-    .addOption(optionFor(SETTINGS.tls.cert))
-    .addOption(optionFor(SETTINGS.tls.key))
+    .addOption(new SettingOption({ ...SETTINGS.address.host, description: "address to check" }))
+    .addOption(new SettingOption({ ...SETTINGS.address.port, description: "port to check" }))
+    .addOption(new SettingOption(SETTINGS.tls.cert))
+    .addOption(new SettingOption(SETTINGS.tls.key))
     .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
     .action(async (flags: Flags) => {
       const address = readSettings(SETTINGS.address, flags, process.env);

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { version } from "../../../package.json" with { type: "json" };
 import { type Flags, readService } from "../../config/config.ts";
-import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
+import { CLIENT_SETTINGS, SettingOption } from "../../config/settings.ts";
 import { createApi, describeError } from "../client-command.ts";
 import { type CommandProcess, printError } from "../terminal/output.ts";
 
@@ -12,7 +12,7 @@ export function addMcpCommand(program: Command, process: CommandProcess): void {
     .description(
       "Offer the to-dos of a running service to an assistant, which starts this command (Model Context Protocol).",
     )
-    .addOption(optionFor(CLIENT_SETTINGS.url))
+    .addOption(new SettingOption(CLIENT_SETTINGS.url))
     .action((flags: Flags) => serveAssistant(process, flags));
 }
 

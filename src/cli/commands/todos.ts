@@ -3,7 +3,7 @@ import { hash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
-import { CLIENT_SETTINGS, optionFor } from "../../config/settings.ts";
+import { CLIENT_SETTINGS, SettingOption } from "../../config/settings.ts";
 import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
@@ -31,7 +31,7 @@ export function addTodoCommands(program: Command, process: CommandProcess): void
     program
       .command(name)
       .description(description)
-      .addOption(optionFor(CLIENT_SETTINGS.url))
+      .addOption(new SettingOption(CLIENT_SETTINGS.url))
       .option("--json", "print lines of JSON");
   const addForIds = (name: string, description: string, work: Parameters<typeof forEachId>[2]): Command =>
     add(name, description)

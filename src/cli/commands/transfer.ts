@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import type { Command } from "commander";
 import { type Flags, getSource, readSettings } from "../../config/config.ts";
-import { optionFor, SETTINGS } from "../../config/settings.ts";
+import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
 import {
@@ -39,7 +39,7 @@ export function addTransferCommands(program: Command, process: CommandProcess): 
     "import",
     "Import exported to-dos into a store that has never held any. Stop a server that uses the SQLite file first.",
   )
-    .addOption(optionFor(SETTINGS.store.maxTodos))
+    .addOption(new SettingOption(SETTINGS.store.maxTodos))
     .action((file: string | undefined, flags: Flags) => importTodos(process, file, flags));
 }
 

@@ -13,7 +13,7 @@ import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { type Flags, readSettings } from "../../config/config.ts";
 import type { Sourced } from "../../config/setting-values.ts";
-import { optionFor, SETTINGS } from "../../config/settings.ts";
+import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { readText } from "../../config/text-file.ts";
 import { asUsageError, toUsageError, UsageError } from "../../config/usage-error.ts";
 import { hashPassword } from "../../credential/password.ts";
@@ -40,7 +40,7 @@ export function addUsersCommand(program: Command, process: CommandProcess): void
   const users = program.command("users").description("Manage users of /admin/.");
   const { outputError } = program.configureOutput();
   const command = (name: string, description: string): Command =>
-    users.command(name).description(description).addOption(optionFor(SETTINGS.credentials.usersFile));
+    users.command(name).description(description).addOption(new SettingOption(SETTINGS.credentials.usersFile));
   command("add", "Add a user, or change their password. Prompts for it, or reads it from standard input.")
     .argument("<name>")
     .allowExcessArguments()
