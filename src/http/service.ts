@@ -81,7 +81,7 @@ export function createService(options: ServiceOptions): Service {
   const network = withDefaults(DEFAULT_NETWORK, options.network);
   const limits = withDefaults(DEFAULT_LIMITS, options.limits);
   const instrumentation = instrument(observer, monotonicNow);
-  const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
+  const getConnectionInfo = createConnectionInfoReader(network);
   const limiter = new LogLimiter();
   const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
   const context: Context = {

@@ -15,7 +15,7 @@ const MAX_SCRAPES = 100;
 /** Returns a service with only `GET /metrics`, in Prometheus text format 0.0.4, for a separate port. */
 export function createMetricsService(registry: MetricRegistry, onLoopback: boolean, log: Log): Service {
   const network = { ...DEFAULT_NETWORK, onLoopback };
-  const getConnectionInfo = createConnectionInfoReader(network.trustedProxies);
+  const getConnectionInfo = createConnectionInfoReader(network);
   const origins = createOriginPolicy(network, getConnectionInfo);
   const limiter = new LogLimiter();
   const middleware = createMiddleware({

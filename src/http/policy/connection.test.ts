@@ -18,19 +18,20 @@ const PROXIES = ["10.0.0.0/8", "192.0.2.1", "2001:db8::/32", "127.0.0.1"];
 interface Circumstances {
   readonly proxies?: readonly string[];
   readonly protocol?: "http" | "https";
+  readonly onLoopback?: boolean;
 }
 
 function read(
   address: string | undefined,
   sent: Sent = {},
-  { proxies = PROXIES, protocol = "http" }: Circumstances = {},
+  { proxies = PROXIES, protocol = "http", onLoopback = false }: Circumstances = {},
 ) {
   const peer = {
     protocol,
     requestIP: () => (address === undefined ? null : { address }),
     timeout: () => {},
   };
-  return createConnectionInfoReader(proxies)(
+  return createConnectionInfoReader({ trustedProxies: proxies, onLoopback })(
     new Request("http://localhost/", { headers: headersOf(sent) }),
     peer,
   );
@@ -62,6 +63,12 @@ describe("without trusted proxies, a request", () => {
       expect(remote(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure });
     },
   );
+
+  test("to a loopback address is secure without a look at its address, unless a proxy sends it", () => {
+    const circumstances = { proxies: [], onLoopback: true };
+    expect(remote(undefined, {}, circumstances).isSecure).toBe(true);
+    expect(remote("127.0.0.1", { Via: "1.1 proxy" }, circumstances).isSecure).toBe(false);
+  });
 
   test("over the server's own TLS is secure from any address", () => {
     for (const sent of [{}, { "X-Forwarded-Proto": "http" }]) {

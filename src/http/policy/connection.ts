@@ -1,5 +1,6 @@
 import type { HttpServer } from "../route.ts";
 import { createBlockCheck, isLoopback, parseAddress } from "./address.ts";
+import type { Network } from "./origin.ts";
 
 /** Where a request comes from, and how it traveled. */
 export interface ConnectionInfo {
@@ -26,15 +27,19 @@ const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
 /**
  * Reads `X-Forwarded-For` and `X-Forwarded-Proto` when the connection comes from a trusted proxy. An invalid value makes
  * the request less trusted. A request with `Forwarded` (RFC 7239) is attributed to the proxy and is never secure.
- * @param trustedProxies addresses and CIDR blocks. An Error is thrown for any other text.
+ * @param network `trustedProxies` are addresses and CIDR blocks; an Error is thrown for any other text. With `onLoopback`,
+ * every connection comes from this machine.
  */
-export function createConnectionInfoReader(trustedProxies: readonly string[]): GetConnectionInfo {
+export function createConnectionInfoReader({
+  trustedProxies,
+  onLoopback,
+}: Pick<Network, "trustedProxies" | "onLoopback">): GetConnectionInfo {
   const isTrusted = createBlockCheck(trustedProxies);
   const trustsAny = trustedProxies.length > 0;
 
   return (request, server) => {
     const { headers } = request;
-    const direct = new DirectConnection(request, server);
+    const direct = new DirectConnection(request, server, onLoopback);
     if (trustsAny && isTrusted(direct.address)) {
       const { address } = direct;
       // A proxy that writes Forwarded need not overwrite X-Forwarded-*, so these may come from the client.
@@ -56,11 +61,13 @@ export function createConnectionInfoReader(trustedProxies: readonly string[]): G
 class DirectConnection implements ConnectionInfo {
   readonly #request: Request;
   readonly #server: HttpServer;
+  readonly #onLoopback: boolean;
   #address: string | undefined;
 
-  constructor(request: Request, server: HttpServer) {
+  constructor(request: Request, server: HttpServer, onLoopback: boolean) {
     this.#request = request;
     this.#server = server;
+    this.#onLoopback = onLoopback;
   }
 
   get address(): string {
@@ -69,8 +76,9 @@ class DirectConnection implements ConnectionInfo {
   }
 
   get isSecure(): boolean {
+    if (this.#server.protocol === "https") return true;
     // A proxy on this machine may have clients anywhere.
-    return this.#server.protocol === "https" || (isLoopback(this.address) && this.forwarding === "none");
+    return (this.#onLoopback || isLoopback(this.address)) && this.forwarding === "none";
   }
 
   get forwarding(): "ignored" | "none" {

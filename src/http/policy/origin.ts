@@ -13,7 +13,10 @@ const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, Todo-Position, X-Req
 export interface Network {
   /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
   readonly trustedProxies: readonly string[];
-  /** Whether to accept only loopback's values of `Host`, for a server on a loopback address; false by default. */
+  /**
+   * Whether the server listens on a loopback address; false by default. If true, it accepts only loopback's values of `Host`, and
+   * credentials over plain HTTP, because all clients are on this machine.
+   */
   readonly onLoopback: boolean;
   /**
    * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
