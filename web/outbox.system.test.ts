@@ -6,11 +6,13 @@ import { skipFor } from "../test/skip.ts";
 import { storeWith } from "../test/store.ts";
 import {
   add,
+  chooseAction,
   closeTab,
   createStore,
   dismiss,
   expectTitles,
   focusedName,
+  numbered,
   storedTitles,
   storedTodos,
   untilChanges,
@@ -87,6 +89,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
     await untilChanges(page, 0);
     await expectTitles(page, ["(one)", "three"]);
+  });
+
+  test("counts each to-do of a change to many that is not sent", async () => {
+    const { page } = await openList(numbered(150));
+    await page.context().setOffline(true);
+    await chooseAction(page, "Mark all done");
+    await page.getByText("Offline. 150 changes will be sent later.").waitFor();
   });
 
   test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {

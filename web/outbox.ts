@@ -90,6 +90,11 @@ export class Outbox extends EventTarget {
     return this.#changes.every(this.#isOwn) ? this.#changes : this.#changes.filter(this.#isOwn);
   }
 
+  /** The number of changes, where a change to many to-dos counts once for each. */
+  get size(): number {
+    return this.changes.reduce((sum, { targets }) => sum + targets.length, 0);
+  }
+
   readonly #isOwn = ({ owner }: Change): boolean =>
     owner === undefined || this.owner === undefined || owner === this.owner;
 

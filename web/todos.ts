@@ -93,13 +93,13 @@ async function sendChanges(): Promise<number> {
     performance.now() < end
   )
     await delay(SEND_CHECK_MS, undefined);
-  return outbox.changes.length;
+  return outbox.size;
 }
 
 /** Says what keeps the list and the user's changes from being current. */
 function renderNotice(): void {
   if (session.isEnded) return;
-  const text = describeConnection(connection.value, outbox.changes.length, state.lastList);
+  const text = describeConnection(connection.value, outbox.size, state.lastList);
   if (notice.textContent !== "" && text === "") announce("Reconnected.");
   if (notice.textContent !== text) notice.textContent = text;
 }
