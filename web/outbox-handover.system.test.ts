@@ -109,6 +109,24 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }
   });
 
+  test("forgets a failure when another window has sent the changes", async () => {
+    const { first, store } = await openTwo();
+    await first.route("**/api/todos/1", (route) => route.abort());
+    await first.getByRole("checkbox", { name: "one" }).press("Space");
+    await first.getByText("Offline. 1 change will be sent later.").waitFor();
+    await first.evaluate(() => dispatchEvent(new Event("online")));
+    await untilStored(store, ["1 (one)", "2 two"]);
+    await untilChanges(first, 0);
+    await first.locator("#notice:empty").waitFor({ state: "attached" });
+    // Before the answer can arrive.
+    const notice = await first.getByRole("checkbox", { name: "two" }).evaluate((checkbox: HTMLElement) => {
+      checkbox.click();
+      return document.querySelector("#notice")?.textContent;
+    });
+    expect(notice).toBe("");
+    await untilStored(store, ["1 (one)", "2 (two)"]);
+  });
+
   test("sends a deletion that a crashed window held", async () => {
     const { first, second, store } = await openTwo();
     await deleteOne(second);

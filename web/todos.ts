@@ -79,6 +79,8 @@ installShortcuts({
 });
 
 outbox.addEventListener("change", () => {
+  // Another window may have sent them.
+  if (outbox.size === 0) onDelay();
   renderNotice();
   view.scheduleRender();
 });
