@@ -180,6 +180,32 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 two", "2 one"]);
   });
 
+  test("does not repeat a tick that may have arrived when the page closes", async () => {
+    const store = await createStore(["one", "two"]);
+    let isAnswerLost = false;
+    const { page } = await openList(
+      storeWith(
+        {
+          setDone: async (id, done) => {
+            await store.setDone(id, done);
+            isAnswerLost = true;
+            throw new Error("the answer is lost");
+          },
+          // So the page cannot find out whether the tick has arrived.
+          list: (query) => (isAnswerLost ? new Promise(() => {}) : store.list(query)),
+        },
+        store,
+      ),
+    );
+    const retry = page.waitForRequest(/limit=1$/);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await retry;
+    await store.setDone(1n, false);
+    await page.getByRole("button", { name: "Delete: two" }).press("Enter");
+    await closeTab(page);
+    await untilStored(store, ["1 one"]);
+  });
+
   test("says that it waits for a request without an answer, and keeps the tick if it closes", async () => {
     const { page: first, store, service } = await openList(["one"]);
     const context = first.context();

@@ -54,6 +54,8 @@ export class Sender {
   readonly #options: SenderOptions;
   /** The keys of the changes that wait for an answer of the user's. */
   readonly #uncertain = new Set<string>();
+  /** The keys of the changes whose requests begin or have no answer yet. */
+  readonly #requested = new Set<string>();
   /** The number of failures since the service answered last. */
   #failures = 0;
   /** Looks again for changes that are ready. */
@@ -167,7 +169,7 @@ export class Sender {
   async #send(change: Change, signal: AbortSignal): Promise<void> {
     const { api, outbox, state, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
     const isCreate = change.kind === "created";
-    if (isExpired(change)) {
+    if (isCreate && Date.now() - (change.sent?.at ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
       this.#uncertain.add(change.key);
       onUncertain(change);
       return;
@@ -185,13 +187,14 @@ export class Sender {
     await this.#settleSent(change, position, signal);
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
-    const claimed = await outbox.claim(change, position);
-    if (claimed === undefined) return;
     const rejections: Rejection[] = [];
+    this.#requested.add(change.key);
     try {
-      await this.#sendTargets(claimed, rejections, signal);
+      const claimed = await outbox.claim(change, position);
+      if (claimed !== undefined) await this.#sendTargets(claimed, rejections, signal);
     } finally {
-      if (rejections.length > 0) onRejected(claimed, rejections);
+      this.#requested.delete(change.key);
+      if (rejections.length > 0) onRejected(change, rejections);
     }
   }
 
@@ -277,19 +280,20 @@ export class Sender {
     this.#options.onDelay();
   }
 
-  /** Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. */
+  /**
+   * Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. A request that
+   * has failed is not repeated: it may have arrived, and someone may have changed the to-do since.
+   */
   sendBeforeClosing(): void {
     const { outbox, state } = this.#options;
+    const isUnknown = ({ key, sent }: Change): boolean => sent !== undefined && !this.#requested.has(key);
+    const unknown = new Set(outbox.changes.filter(isUnknown).map(({ key }) => key));
     // If the page stays after all, the outbox reports failures.
     for (const change of outbox.releaseBeforeClosing(state.position))
-      for (const target of isExpired(change) ? [] : change.targets)
+      for (const target of unknown.has(change.key) ? [] : change.targets)
         if (!outbox.isReplaced(change, target)) this.#sendOne(change.kind, target).catch(() => {});
   }
 }
-
-/** Returns whether the service may have created to-dos and no longer knows it. */
-const isExpired = ({ kind, sent }: Change): boolean =>
-  kind === "created" && sent !== undefined && Date.now() - sent.at > MAX_CREATE_AGE_MS;
 
 /** Changes to many to-dos are sent one by one, so that they do not delay others. */
 const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
