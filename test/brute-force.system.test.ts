@@ -1,7 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
+import { readFile, writeFile } from "node:fs/promises";
 import { request } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run, runTodo } from "./command.ts";
 import { openDescriptors } from "./descriptors.ts";
@@ -9,8 +8,11 @@ import { basic, flood } from "./flood.ts";
 import { residentMiB } from "./memory.ts";
 import { request as httpRequest, openSocket, statusOf } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
+
+const folder = temporaryFolder();
 
 /** The number of guesses. The server rejects about 500 per second, so more guesses take longer. */
 const GUESSES = Number(process.env.TODO_TEST_GUESSES ?? 1000);
@@ -19,12 +21,6 @@ const MOST = 100;
 const USER = "root";
 const PASSWORD = "s3cret";
 const RIGHT = basic(USER, PASSWORD);
-
-let folder = "";
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "todo-guesses-"));
-});
-afterAll(() => rm(folder, { recursive: true }));
 
 /** Writes a file in the test's folder. Returns its path. */
 async function file(name: string, text: string): Promise<string> {

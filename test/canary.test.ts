@@ -1,9 +1,11 @@
 import { expect, test } from "bun:test";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hashToken, randomBase62 } from "../src/credential/token.ts";
 import { runTodo } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+const folder = temporaryFolder();
 
 /** The secrets, by the place where they were sent or configured. */
 type Secrets = Map<string, string>;
@@ -22,107 +24,99 @@ test("no secret appears in the log, the metrics or the files of the store", asyn
   const titles: Secrets = new Map();
   const secret = (place: string): string => plant(secrets, place);
   const title = (place: string): string => plant(titles, place);
-  const folder = await mkdtemp(join(tmpdir(), "todo-canary-"));
   const home = join(folder, `c4nary-${randomBase62(12)}`);
   const path = join(home, "todos.db");
   const file = async (name: string, text: string): Promise<string> => {
     await writeFile(join(folder, name), text);
     return join(folder, name);
   };
-  try {
-    await mkdir(home);
-    const [token, password, bobs] = [secret("clients file"), secret("password file"), secret("users file")];
-    const tokenHash = hashToken(token).toString("hex");
-    const bobsHash = await Bun.password.hash(bobs, { algorithm: "bcrypt", cost: 4 });
-    secrets.set("a client's hash", tokenHash).set("a user's hash", bobsHash);
-    const args = [
-      ...["--port", "0", "--access-log", "--admin-user", "admin"],
-      ...["--metrics-port", "0"],
-      ...["--store-file", await file("store", `sqlite:${path}`)],
-      ...["--clients-file", await file("clients", `alice:${tokenHash}\n`)],
-      ...["--users-file", await file("users", `bob:${bobsHash}\n`)],
-      ...["--admin-password-file", await file("password", password)],
-    ];
-    await using server = runTodo(["serve", ...args]);
-    const url = await server.url;
-    let sent = 0;
-    const send = async (
-      status: number,
-      method: string,
-      path: string,
-      headers: Readonly<Record<string, string>> = {},
-      body?: string,
-    ): Promise<string> => {
-      const response = await fetch(url + path, { method, headers, ...(body !== undefined && { body }) });
-      sent++;
-      expect([method, path, response.status]).toEqual([method, path, status]);
-      return response.text();
-    };
-    const inPath = (place: string): string => encodeURIComponent(secret(place));
+  await mkdir(home);
+  const [token, password, bobs] = [secret("clients file"), secret("password file"), secret("users file")];
+  const tokenHash = hashToken(token).toString("hex");
+  const bobsHash = await Bun.password.hash(bobs, { algorithm: "bcrypt", cost: 4 });
+  secrets.set("a client's hash", tokenHash).set("a user's hash", bobsHash);
+  const args = [
+    ...["--port", "0", "--access-log", "--admin-user", "admin"],
+    ...["--metrics-port", "0"],
+    ...["--store-file", await file("store", `sqlite:${path}`)],
+    ...["--clients-file", await file("clients", `alice:${tokenHash}\n`)],
+    ...["--users-file", await file("users", `bob:${bobsHash}\n`)],
+    ...["--admin-password-file", await file("password", password)],
+  ];
+  await using server = runTodo(["serve", ...args]);
+  const url = await server.url;
+  let sent = 0;
+  const send = async (
+    status: number,
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>> = {},
+    body?: string,
+  ): Promise<string> => {
+    const response = await fetch(url + path, { method, headers, ...(body !== undefined && { body }) });
+    sent++;
+    expect([method, path, response.status]).toEqual([method, path, status]);
+    return response.text();
+  };
+  const inPath = (place: string): string => encodeURIComponent(secret(place));
 
-    await send(200, "GET", "/api/whoami", bearer(token));
-    await send(401, "GET", "/api/whoami", bearer(secret("wrong token")));
-    await send(401, "GET", "/api/whoami", bearer(`${secret("first token")} ${secret("second token")}`));
-    await send(401, "GET", "/api/whoami", { Authorization: secret("Authorization") });
-    await send(401, "GET", "/api/whoami", { Authorization: `${secret("scheme")} x` });
-    await send(401, "GET", `/api/whoami?access_token=${inPath("query")}`);
-    const admin = basic("admin", password);
-    await send(200, "GET", "/admin/", admin);
-    await send(200, "GET", "/admin/", basic("bob", bobs));
-    await send(401, "GET", "/admin/", basic("admin", secret("wrong password")));
-    await send(401, "GET", "/admin/", basic(secret("user"), secret("password of nobody")));
-    await send(401, "GET", "/admin/", { Authorization: `Basic ${secret("Basic")}!` });
-    await send(404, "GET", `/metrics/${inPath("path of metrics")}`, { traceparent: secret("traceparent") });
-    await send(404, "GET", `/${inPath("path")}`, { Cookie: secret("Cookie"), Referer: secret("Referer") });
-    await send(400, "GET", `/api/todos/${inPath("id")}`);
-    await send(400, "GET", `/api/todos?after=${inPath("after")}`);
+  await send(200, "GET", "/api/whoami", bearer(token));
+  await send(401, "GET", "/api/whoami", bearer(secret("wrong token")));
+  await send(401, "GET", "/api/whoami", bearer(`${secret("first token")} ${secret("second token")}`));
+  await send(401, "GET", "/api/whoami", { Authorization: secret("Authorization") });
+  await send(401, "GET", "/api/whoami", { Authorization: `${secret("scheme")} x` });
+  await send(401, "GET", `/api/whoami?access_token=${inPath("query")}`);
+  const admin = basic("admin", password);
+  await send(200, "GET", "/admin/", admin);
+  await send(200, "GET", "/admin/", basic("bob", bobs));
+  await send(401, "GET", "/admin/", basic("admin", secret("wrong password")));
+  await send(401, "GET", "/admin/", basic(secret("user"), secret("password of nobody")));
+  await send(401, "GET", "/admin/", { Authorization: `Basic ${secret("Basic")}!` });
+  await send(404, "GET", `/metrics/${inPath("path of metrics")}`, { traceparent: secret("traceparent") });
+  await send(404, "GET", `/${inPath("path")}`, { Cookie: secret("Cookie"), Referer: secret("Referer") });
+  await send(400, "GET", `/api/todos/${inPath("id")}`);
+  await send(400, "GET", `/api/todos?after=${inPath("after")}`);
 
-    const key = secret("Idempotency-Key");
-    const todo = JSON.stringify({ title: title("title"), note: secret("unknown member") });
-    await send(201, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": key }, todo);
-    await send(201, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": `"${key}"` }, todo);
-    const another = JSON.stringify({ title: title("another title") });
-    await send(422, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": key }, another);
-    const noKey = { "Idempotency-Key": `"${secret("bad Idempotency-Key")}` };
-    await send(400, "POST", "/api/todos", { ...JSON_BODY, ...noKey }, another);
-    await send(400, "POST", "/api/todos", JSON_BODY, secret("no JSON"));
-    await send(422, "POST", "/api/todos", JSON_BODY, JSON.stringify({ title: title("long").repeat(9) }));
-    await send(415, "POST", "/api/todos", { "Content-Type": secret("Content-Type") }, another);
+  const key = secret("Idempotency-Key");
+  const todo = JSON.stringify({ title: title("title"), note: secret("unknown member") });
+  await send(201, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": key }, todo);
+  await send(201, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": `"${key}"` }, todo);
+  const another = JSON.stringify({ title: title("another title") });
+  await send(422, "POST", "/api/todos", { ...JSON_BODY, "Idempotency-Key": key }, another);
+  const noKey = { "Idempotency-Key": `"${secret("bad Idempotency-Key")}` };
+  await send(400, "POST", "/api/todos", { ...JSON_BODY, ...noKey }, another);
+  await send(400, "POST", "/api/todos", JSON_BODY, secret("no JSON"));
+  await send(422, "POST", "/api/todos", JSON_BODY, JSON.stringify({ title: title("long").repeat(9) }));
+  await send(415, "POST", "/api/todos", { "Content-Type": secret("Content-Type") }, another);
 
-    const named = [{ ...admin, ...JSON_BODY }, '{"name":"ci"}'] as const;
-    const minted: MintedKey = JSON.parse(await send(201, "POST", "/admin/keys", ...named));
-    const rotated: MintedKey = JSON.parse(await send(201, "POST", `/admin/keys/${minted.id}/rotate`, admin));
-    await using cli = runTodo(["keys", "create", "cd", "--store", `sqlite:${path}`]);
-    expect(await cli.exited).toBe(0);
-    secrets
-      .set("minted", minted.token)
-      .set("rotated", rotated.token)
-      .set("minted beside", cli.stdout().trim());
-    for (const place of ["minted", "rotated", "minted beside"])
-      await send(200, "GET", "/api/whoami", bearer(secrets.get(place) ?? ""));
-    await send(404, "DELETE", `/admin/keys/${encodeURIComponent(minted.token)}`, admin);
-    await send(404, "POST", `/admin/keys/${inPath("key id")}/rotate`, admin);
-    const badName = JSON.stringify({ name: `\u0000${secret("bad name")}` });
-    await send(422, "POST", "/admin/keys", { ...admin, ...JSON_BODY }, badName);
+  const named = [{ ...admin, ...JSON_BODY }, '{"name":"ci"}'] as const;
+  const minted: MintedKey = JSON.parse(await send(201, "POST", "/admin/keys", ...named));
+  const rotated: MintedKey = JSON.parse(await send(201, "POST", `/admin/keys/${minted.id}/rotate`, admin));
+  await using cli = runTodo(["keys", "create", "cd", "--store", `sqlite:${path}`]);
+  expect(await cli.exited).toBe(0);
+  secrets.set("minted", minted.token).set("rotated", rotated.token).set("minted beside", cli.stdout().trim());
+  for (const place of ["minted", "rotated", "minted beside"])
+    await send(200, "GET", "/api/whoami", bearer(secrets.get(place) ?? ""));
+  await send(404, "DELETE", `/admin/keys/${encodeURIComponent(minted.token)}`, admin);
+  await send(404, "POST", `/admin/keys/${inPath("key id")}/rotate`, admin);
+  const badName = JSON.stringify({ name: `\u0000${secret("bad name")}` });
+  await send(422, "POST", "/admin/keys", { ...admin, ...JSON_BODY }, badName);
 
-    const metrics = await (await fetch(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "")).text();
-    expect(metrics).toContain('todo_authentications_total{surface="bearer",outcome="wrong"} 1');
-    const served = await contentOf(home);
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
-    const said = new Map([
-      ["stdout", server.stdout()],
-      ["stderr", server.stderr()],
-      ["metrics", metrics],
-    ]);
-    for (const texts of [said, served, await contentOf(home)]) expect(found(secrets, texts)).toEqual([]);
-    expect(found(titles, said)).toEqual([]);
-    expect(found(new Map([["path", home.slice(folder.length + 1)]]), said)).toEqual([]);
-    expect(server.stdout().match(/"msg":"request"/g)).toHaveLength(sent);
-    expect(found(titles, served)).toContain("title in todos.db-wal");
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const metrics = await (await fetch(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "")).text();
+  expect(metrics).toContain('todo_authentications_total{surface="bearer",outcome="wrong"} 1');
+  const served = await contentOf(home);
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  const said = new Map([
+    ["stdout", server.stdout()],
+    ["stderr", server.stderr()],
+    ["metrics", metrics],
+  ]);
+  for (const texts of [said, served, await contentOf(home)]) expect(found(secrets, texts)).toEqual([]);
+  expect(found(titles, said)).toEqual([]);
+  expect(found(new Map([["path", home.slice(folder.length + 1)]]), said)).toEqual([]);
+  expect(server.stdout().match(/"msg":"request"/g)).toHaveLength(sent);
+  expect(found(titles, served)).toContain("title in todos.db-wal");
 });
 
 test("the search finds a secret in every encoding and next to any bytes", () => {

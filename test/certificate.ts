@@ -1,4 +1,6 @@
 import { createPublicKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 const DAY = 24 * 3_600_000;
 const ECDSA_WITH_SHA256 = "2a8648ce3d040302";
@@ -47,6 +49,19 @@ export function makeCertificate(options: CertificateOptions = {}): { cert: strin
   return {
     cert: `-----BEGIN CERTIFICATE-----\n${cert.replace(/.{64}/g, "$&\n")}\n-----END CERTIFICATE-----\n`,
     key: String(privateKey.export({ type: "pkcs8", format: "pem" })),
+  };
+}
+
+/** Writes a certificate and its key to files in a folder, in place of those from before. */
+export function certificateIn(folder: string, certificate = makeCertificate()) {
+  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+  writeFileSync(certFile, certificate.cert);
+  writeFileSync(keyFile, certificate.key);
+  return {
+    cert: certificate.cert,
+    certFile,
+    /** Those of `todo serve`. */
+    options: ["--tls-cert", certFile, "--tls-key", keyFile],
   };
 }
 

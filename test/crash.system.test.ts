@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+const folder = temporaryFolder();
 
 const ROUNDS = Number(process.env.TODO_TEST_CRASH_ROUNDS ?? 8);
 const WRITERS = 8;
@@ -27,30 +28,25 @@ interface Todo {
 test(
   `SQLite loses no acknowledged write in ${ROUNDS} rounds of kill -9`,
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-crash-"));
     const path = join(folder, "todos.db");
     const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
-    try {
-      for (let round = 0; round < ROUNDS; round++) {
-        await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
-        const url = await server.url;
-        await verify(url, acknowledged);
-        await retry(url, acknowledged);
-        const writers = Array.from({ length: WRITERS }, (_, writer) =>
-          write(url, `${round}.${writer}`, acknowledged),
-        );
-        const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
-        while (acknowledged.titles.size < enough) await Bun.sleep(1);
-        await kill(server);
-        await Promise.all(writers);
-        expect(integrity(path)).toBe("ok");
-      }
-      expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
+    for (let round = 0; round < ROUNDS; round++) {
       await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
-      await verify(await server.url, acknowledged);
-    } finally {
-      await rm(folder, { recursive: true });
+      const url = await server.url;
+      await verify(url, acknowledged);
+      await retry(url, acknowledged);
+      const writers = Array.from({ length: WRITERS }, (_, writer) =>
+        write(url, `${round}.${writer}`, acknowledged),
+      );
+      const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
+      while (acknowledged.titles.size < enough) await Bun.sleep(1);
+      await kill(server);
+      await Promise.all(writers);
+      expect(integrity(path)).toBe("ok");
     }
+    expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    await verify(await server.url, acknowledged);
   },
   120_000 + ROUNDS * 3000,
 );

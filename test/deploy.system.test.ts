@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
-import { access, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { access, cp, mkdir, mkdtemp, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
@@ -11,8 +10,11 @@ import { whyNoServer } from "./postgres.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
+
+const folder = temporaryFolder();
 
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 
@@ -127,19 +129,14 @@ test.skipIf(skipFor(whyMissing("caddy")))("the Caddyfile is valid", async () => 
 test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.service"])(
   "the unit %s is valid and hardened",
   async (name) => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-unit-"));
-    try {
-      // The program need not be installed on the test machine.
-      const unit = await readFile(join(DEPLOY, name), "utf8");
-      const path = join(folder, name);
-      await writeFile(path, unit.replaceAll("/usr/local/bin/todo", "/bin/true"));
-      const verified = run(["systemd-analyze", "verify", path]);
-      expect([await verified.exited, verified.stderr()]).toEqual([0, ""]);
-      const security = run(["systemd-analyze", "security", "--offline=true", "--threshold=20", path]);
-      expect(await security.exited).toBe(0);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    // The program need not be installed on the test machine.
+    const unit = await readFile(join(DEPLOY, name), "utf8");
+    const path = join(folder, name);
+    await writeFile(path, unit.replaceAll("/usr/local/bin/todo", "/bin/true"));
+    const verified = run(["systemd-analyze", "verify", path]);
+    expect([await verified.exited, verified.stderr()]).toEqual([0, ""]);
+    const security = run(["systemd-analyze", "security", "--offline=true", "--threshold=20", path]);
+    expect(await security.exited).toBe(0);
   },
 );
 
@@ -155,52 +152,44 @@ test.each(["todo-service.service", "todo-service@.service"])(
 test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
   "the units allow every system call that the service makes",
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-calls-"));
-    try {
-      const calls = join(folder, "calls");
-      const store = `sqlite:${join(folder, "todos.db")}`;
-      const users = join(folder, "users");
-      await writeFile(
-        users,
-        `alice:${await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 })}\n`,
-      );
-      await using server = run([
-        ...["strace", "-D", "-f", "-c", "-o", calls, ...TODO, "serve", "--port", "0", "--metrics-port", "0"],
-        ...["--store", store, "--users-file", users],
-      ]);
-      const url = await server.url;
-      await Promise.all(Array.from({ length: 20 }, (_, index) => post(url, `to-do ${index}`)));
-      await (await fetch(`${url}/api/todos`)).text();
-      const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
-      expect((await fetch(`${url}/admin/`, { headers })).status).toBe(200);
-      server.kill("SIGTERM");
-      expect(await server.exited).toBe(0);
-      const made = (await linesOf(calls)).flatMap((line) => /^ *\d.* (\w+)$/.exec(line)?.[1] ?? []);
-      const known = run(["systemd-analyze", "syscall-filter"]);
-      await known.exited;
-      const members = new Map<string, string[]>();
-      let group: string[] = [];
-      for (const line of known.stdout().split("\n")) {
-        if (line.startsWith("@")) {
-          group = [];
-          members.set(line.trim(), group);
-        } else if (/^ +[@\w]/.test(line)) group.push(line.trim());
-      }
-      const callsOf = (name: string): string[] =>
-        (members.get(name) ?? [name]).flatMap((member) => (member === name ? member : callsOf(member)));
-      // SQLite makes this call only as root, and the units do not run as root.
-      if (process.getuid?.() === 0) members.set("as root", ["fchown"]);
-      const denied = new Set(callsOf("@privileged"));
-      const allowed = new Set([
-        ...callsOf("@system-service").filter((call) => !denied.has(call)),
-        ...callsOf("as root"),
-        "total",
-      ]);
-      expect(made).toEqual(expect.arrayContaining(["fsync", "setpriority"]));
-      expect(made.filter((call) => !allowed.has(call))).toEqual([]);
-    } finally {
-      await rm(folder, { recursive: true });
+    const calls = join(folder, "calls");
+    const store = `sqlite:${join(folder, "todos.db")}`;
+    const users = join(folder, "users");
+    await writeFile(users, `alice:${await Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 })}\n`);
+    await using server = run([
+      ...["strace", "-D", "-f", "-c", "-o", calls, ...TODO, "serve", "--port", "0", "--metrics-port", "0"],
+      ...["--store", store, "--users-file", users],
+    ]);
+    const url = await server.url;
+    await Promise.all(Array.from({ length: 20 }, (_, index) => post(url, `to-do ${index}`)));
+    await (await fetch(`${url}/api/todos`)).text();
+    const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
+    expect((await fetch(`${url}/admin/`, { headers })).status).toBe(200);
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    const made = (await linesOf(calls)).flatMap((line) => /^ *\d.* (\w+)$/.exec(line)?.[1] ?? []);
+    const known = run(["systemd-analyze", "syscall-filter"]);
+    await known.exited;
+    const members = new Map<string, string[]>();
+    let group: string[] = [];
+    for (const line of known.stdout().split("\n")) {
+      if (line.startsWith("@")) {
+        group = [];
+        members.set(line.trim(), group);
+      } else if (/^ +[@\w]/.test(line)) group.push(line.trim());
     }
+    const callsOf = (name: string): string[] =>
+      (members.get(name) ?? [name]).flatMap((member) => (member === name ? member : callsOf(member)));
+    // SQLite makes this call only as root, and the units do not run as root.
+    if (process.getuid?.() === 0) members.set("as root", ["fchown"]);
+    const denied = new Set(callsOf("@privileged"));
+    const allowed = new Set([
+      ...callsOf("@system-service").filter((call) => !denied.has(call)),
+      ...callsOf("as root"),
+      "total",
+    ]);
+    expect(made).toEqual(expect.arrayContaining(["fsync", "setpriority"]));
+    expect(made.filter((call) => !allowed.has(call))).toEqual([]);
   },
 );
 
@@ -221,83 +210,78 @@ interface Compose {
   readonly secrets?: Readonly<Record<string, { readonly file: string }>>;
 }
 
-/** Copies deploy/ without secrets to a new folder, runs `make-secrets` there, and passes the path of the copy. */
-async function withSecrets(use: (deploy: string) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), "todo-secrets-"));
-  try {
-    const deploy = join(folder, "deploy");
-    await cp(DEPLOY, deploy, {
-      recursive: true,
-      filter: (path) => !path.startsWith(join(DEPLOY, "secrets")),
-    });
-    const made = run(["sh", "-c", 'umask 0; exec "$0"', join(deploy, "make-secrets")]);
-    expect([await made.exited, made.stderr()]).toEqual([0, ""]);
-    await use(deploy);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+/** Copies deploy/ without secrets to a new folder, and runs `make-secrets` there. Returns the path of the copy. */
+async function copyWithSecrets(): Promise<string> {
+  const deploy = await mkdtemp(join(folder, "deploy-"));
+  await cp(DEPLOY, deploy, {
+    recursive: true,
+    filter: (path) => !path.startsWith(join(DEPLOY, "secrets")),
+  });
+  const made = run(["sh", "-c", 'umask 0; exec "$0"', join(deploy, "make-secrets")]);
+  expect([await made.exited, made.stderr()]).toEqual([0, ""]);
+  return deploy;
 }
 
 const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
 
-test("make-secrets creates a private folder of files that the containers' users can read", () =>
-  withSecrets(async (deploy) => {
-    const secrets = join(deploy, "secrets");
-    expect(await modeOf(secrets)).toBe("700");
-    const names = (await readdir(secrets)).toSorted();
-    expect(names).toEqual(["admin_password", "client_token", "clients", "postgres_password", "store_url"]);
-    for (const name of names) expect([name, await modeOf(join(secrets, name))]).toEqual([name, "444"]);
-    const [password, store] = await Promise.all(
-      ["postgres_password", "store_url"].map((name) => readFile(join(secrets, name), "utf8")),
-    );
-    expect(store?.trim()).toBe(`postgres://todo:${password?.trim()}@postgres/todo`);
-  }));
+test("make-secrets creates a private folder of files that the containers' users can read", async () => {
+  const deploy = await copyWithSecrets();
+  const secrets = join(deploy, "secrets");
+  expect(await modeOf(secrets)).toBe("700");
+  const names = (await readdir(secrets)).toSorted();
+  expect(names).toEqual(["admin_password", "client_token", "clients", "postgres_password", "store_url"]);
+  for (const name of names) expect([name, await modeOf(join(secrets, name))]).toEqual([name, "444"]);
+  const [password, store] = await Promise.all(
+    ["postgres_password", "store_url"].map((name) => readFile(join(secrets, name), "utf8")),
+  );
+  expect(store?.trim()).toBe(`postgres://todo:${password?.trim()}@postgres/todo`);
+});
 
-test("make-secrets does not replace secrets", () =>
-  withSecrets(async (deploy) => {
-    const before = await readFile(join(deploy, "secrets/store_url"), "utf8");
-    const again = run([join(deploy, "make-secrets")]);
-    expect([await again.exited, again.stderr()]).toEqual([1, expect.stringContaining("remove it")]);
-    expect(await readFile(join(deploy, "secrets/store_url"), "utf8")).toBe(before);
-  }));
+test("make-secrets does not replace secrets", async () => {
+  const deploy = await copyWithSecrets();
+  const before = await readFile(join(deploy, "secrets/store_url"), "utf8");
+  const again = run([join(deploy, "make-secrets")]);
+  expect([await again.exited, again.stderr()]).toEqual([1, expect.stringContaining("remove it")]);
+  expect(await readFile(join(deploy, "secrets/store_url"), "utf8")).toBe(before);
+});
 
-test("two replicas accept the credentials of make-secrets", () =>
-  withSecrets(async (deploy) => {
-    const secret = async (name: string) => (await readFile(join(deploy, "secrets", name), "utf8")).trim();
-    const variables = {
-      TODO_CLIENTS_FILE: join(deploy, "secrets/clients"),
-      TODO_ADMIN_USER: "admin",
-      TODO_ADMIN_PASSWORD_FILE: join(deploy, "secrets/admin_password"),
-    };
-    await using one = runTodo(["serve", "--port", "0"], variables);
-    await using other = runTodo(["serve", "--port", "0"], variables);
-    const bearer = `Bearer ${await secret("client_token")}`;
-    const basic = `Basic ${btoa(`admin:${await secret("admin_password")}`)}`;
-    for (const url of [await one.url, await other.url]) {
-      const whoami = await fetch(`${url}/api/whoami`, { headers: { Authorization: bearer } });
-      expect([whoami.status, await whoami.text()]).toEqual([200, "client"]);
-      const admin = await fetch(`${url}/admin/`, { headers: { Authorization: basic } });
-      expect([admin.status, await admin.text()]).toEqual([200, "Hello, admin!"]);
-    }
-  }));
+test("two replicas accept the credentials of make-secrets", async () => {
+  const deploy = await copyWithSecrets();
+  const secret = async (name: string) => (await readFile(join(deploy, "secrets", name), "utf8")).trim();
+  const variables = {
+    TODO_CLIENTS_FILE: join(deploy, "secrets/clients"),
+    TODO_ADMIN_USER: "admin",
+    TODO_ADMIN_PASSWORD_FILE: join(deploy, "secrets/admin_password"),
+  };
+  await using one = runTodo(["serve", "--port", "0"], variables);
+  await using other = runTodo(["serve", "--port", "0"], variables);
+  const bearer = `Bearer ${await secret("client_token")}`;
+  const basic = `Basic ${btoa(`admin:${await secret("admin_password")}`)}`;
+  for (const url of [await one.url, await other.url]) {
+    const whoami = await fetch(`${url}/api/whoami`, { headers: { Authorization: bearer } });
+    expect([whoami.status, await whoami.text()]).toEqual([200, "client"]);
+    const admin = await fetch(`${url}/admin/`, { headers: { Authorization: basic } });
+    expect([admin.status, await admin.text()]).toEqual([200, "Hello, admin!"]);
+  }
+});
 
 test.skipIf(skipFor(whyMissing("docker-compose"))).each(["compose.yaml", "compose.home.yaml"])(
   "%s is valid, uses the created secrets, and pins exact versions of images",
-  (file) =>
-    withSecrets(async (deploy) => {
-      const variables = { DOMAIN: "todo.example.com" };
-      const compose = run(["docker-compose", "-f", join(deploy, file), "config"], variables);
-      expect([await compose.exited, compose.stderr()]).toEqual([0, ""]);
-      const config: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(compose.stdout())));
-      for (const secret of Object.values(config.secrets ?? {})) await access(secret.file);
-      for (const [name, { image, environment = {}, secrets = [] }] of Object.entries(config.services)) {
-        if (image !== undefined) expect([name, image]).toEqual([name, expect.stringMatching(/:\d+\.\d+/)]);
-        const used = Object.values(environment).flatMap(
-          (value) => /^\/run\/secrets\/(.*)$/.exec(value)?.[1] ?? [],
-        );
-        expect([name, used.toSorted()]).toEqual([name, secrets.map(({ source }) => source).toSorted()]);
-      }
-    }),
+  async (file) => {
+    const deploy = await copyWithSecrets();
+    const variables = { DOMAIN: "todo.example.com" };
+    const compose = run(["docker-compose", "-f", join(deploy, file), "config"], variables);
+    expect([await compose.exited, compose.stderr()]).toEqual([0, ""]);
+    const config: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(compose.stdout())));
+    for (const secret of Object.values(config.secrets ?? {})) await access(secret.file);
+    for (const [name, { image, environment = {}, secrets = [] }] of Object.entries(config.services)) {
+      if (image !== undefined) expect([name, image]).toEqual([name, expect.stringMatching(/:\d+\.\d+/)]);
+      const used = Object.values(environment).flatMap(
+        (value) => /^\/run\/secrets\/(.*)$/.exec(value)?.[1] ?? [],
+      );
+      expect([name, used.toSorted()]).toEqual([name, secrets.map(({ source }) => source).toSorted()]);
+    }
+  },
 );
 
 test.skipIf(skipFor(whyMissing("docker-compose")))(
@@ -316,20 +300,19 @@ test.skipIf(skipFor(whyMissing("docker-compose")))(
  * the paths of volumes differ.
  */
 async function startHome(stack: AsyncDisposableStack) {
-  const folder = await mkdtemp(join(tmpdir(), "todo-home-"));
-  stack.defer(() => rm(folder, { recursive: true }));
+  const home = await mkdtemp(join(folder, "home-"));
   const domain = `localhost:${await freePort()}`;
   const text = (await readFile(join(DEPLOY, "compose.home.yaml"), "utf8"))
     .replaceAll(/\$\{DOMAIN[^}]*\}/g, domain)
     .replaceAll("172.31.254.2", "127.0.0.1");
   const { services }: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(text)));
   const { folders, todo, caddy } = services;
-  const inFolder = (value: string): string => value.replaceAll(/\/(?=data|backups)/g, `${folder}/`);
+  const inFolder = (value: string): string => value.replaceAll(/\/(?=data|backups)/g, `${home}/`);
 
   // Docker creates missing folders of volumes.
   for (const { volumes = [] } of [folders ?? {}, todo ?? {}])
     for (const volume of volumes)
-      if (volume.startsWith("./")) await mkdir(join(folder, volume.split(":")[0] ?? ""), { recursive: true });
+      if (volume.startsWith("./")) await mkdir(join(home, volume.split(":")[0] ?? ""), { recursive: true });
   const [shell = "", option = "", command = ""] = folders?.command ?? [];
   const owner = `${process.getuid?.()}:${process.getgid?.()}`;
   const prepare = run([shell, option, inFolder(command).replace("65532:65532", owner)]);
@@ -344,11 +327,11 @@ async function startHome(stack: AsyncDisposableStack) {
     const { host } = new URL(await server.url);
     const options = "{\nadmin off\nskip_install_trust\nauto_https disable_redirects\n}\n";
     const site = (caddy?.environment?.CADDYFILE ?? "").replace("todo:3000", host);
-    const config = join(folder, "Caddyfile");
+    const config = join(home, "Caddyfile");
     await writeFile(config, options + site);
-    const own = { XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+    const own = { XDG_DATA_HOME: home, XDG_CONFIG_HOME: home };
     stack.use(run(["caddy", "run", "--adapter", "caddyfile", "--config", config], own));
-    const root = join(folder, "caddy/pki/authorities/local/root.crt");
+    const root = join(home, "caddy/pki/authorities/local/root.crt");
     const isReady = async () => {
       if (!(await Bun.file(root).exists())) return false;
       const ca = await readFile(root, "utf8");
@@ -358,7 +341,7 @@ async function startHome(stack: AsyncDisposableStack) {
     await until(isReady, "Caddy answers");
     return { url: `https://${domain}`, ca: await readFile(root, "utf8") };
   };
-  return { folder, runCommand, start };
+  return { folder: home, runCommand, start };
 }
 
 test.skipIf(skipFor(whyMissing("caddy")))(
@@ -439,34 +422,31 @@ test(".dockerignore allows exactly the files that the Containerfile copies", asy
 test.skipIf(skipFor(whyNoBuild))(
   "the first stage of the Containerfile builds the executable that its second stage copies",
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-container-"));
-    try {
-      const [first = "", second = ""] = (await readFile(join(DEPLOY, "Containerfile"), "utf8"))
-        .split(/^FROM .*$/m)
-        .slice(1);
-      for (const [, instruction, rest = ""] of first.matchAll(/^(COPY|RUN) (.*)$/gm)) {
-        const words = rest.split(" ");
-        if (instruction === "RUN") {
-          const step = run(["sh", "-c", `cd "$0" && ${rest}`, folder]);
-          expect([await step.exited, step.stderr()]).toEqual([0, expect.any(String)]);
-        } else {
-          const to = words.pop() ?? "";
-          for (const from of words)
-            await cp(join(DEPLOY, "..", from), join(folder, to.endsWith("/") ? join(to, from) : to), {
-              recursive: true,
-            });
-        }
+    const root = join(folder, "container");
+    await mkdir(root);
+    const [first = "", second = ""] = (await readFile(join(DEPLOY, "Containerfile"), "utf8"))
+      .split(/^FROM .*$/m)
+      .slice(1);
+    for (const [, instruction, rest = ""] of first.matchAll(/^(COPY|RUN) (.*)$/gm)) {
+      const words = rest.split(" ");
+      if (instruction === "RUN") {
+        const step = run(["sh", "-c", `cd "$0" && ${rest}`, root]);
+        expect([await step.exited, step.stderr()]).toEqual([0, expect.any(String)]);
+      } else {
+        const to = words.pop() ?? "";
+        for (const from of words)
+          await cp(join(DEPLOY, "..", from), join(root, to.endsWith("/") ? join(to, from) : to), {
+            recursive: true,
+          });
       }
-      const copied = [...second.matchAll(/^COPY --from=build (?:--chown=\S+ )?\/app\/(\S+)/gm)].map(
-        ([, from = ""]) => from,
-      );
-      expect(copied).toEqual(["dist/todo", "data"]);
-      for (const from of copied) await access(join(folder, from));
-      const version = run([join(folder, "dist/todo"), "--version"]);
-      expect(await version.exited).toBe(0);
-    } finally {
-      await rm(folder, { recursive: true });
     }
+    const copied = [...second.matchAll(/^COPY --from=build (?:--chown=\S+ )?\/app\/(\S+)/gm)].map(
+      ([, from = ""]) => from,
+    );
+    expect(copied).toEqual(["dist/todo", "data"]);
+    for (const from of copied) await access(join(root, from));
+    const version = run([join(root, "dist/todo"), "--version"]);
+    expect(await version.exited).toBe(0);
   },
   300_000,
 );

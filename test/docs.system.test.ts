@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { globSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SQL } from "bun";
 import type { Browser } from "playwright-core";
@@ -12,6 +10,7 @@ import { readPage, readPages, runPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
@@ -148,27 +147,24 @@ const whyNoMachine =
   whyMissing("promtool") ??
   whyMissing("openssl");
 
+const root = temporaryFolder();
+
 test.skipIf(skipFor(whyNoMachine))("the tutorial leads from an empty server to HTTPS", async () => {
-  const root = await mkdtemp(join(tmpdir(), "todo-server-"));
-  try {
-    const executable = join(root, "executable");
-    await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
-    expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
-    const architecture = process.arch === "arm64" ? "arm64" : "amd64";
-    buildDebianPackage({ executable, architecture, file: join(root, "todo-service_1.0.0.deb") });
-    const site = `localhost:${await freePort()}`;
-    const changed = (text: string): string =>
-      text
-        .replaceAll(/(?<![\w.])\/(?=(?:usr\/share|etc|var\/lib)\/)/g, `${root}/`)
-        .replaceAll("todo.example.com", site);
-    const whileRunning = async (): Promise<void> => {
-      const backups = join(root, "var/lib/todo-service/backups/todos-*.db");
-      await until(() => globSync(backups).length > 0, "the first backup exists");
-    };
-    const variables = { SERVER_ROOT: root, SITE: site };
-    const options = { changed, prelude: ONE_MACHINE, variables, whileRunning };
-    expect(await runPage(readPage(SERVER), options)).toEqual([]);
-  } finally {
-    await rm(root, { recursive: true });
-  }
+  const executable = join(root, "executable");
+  await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
+  expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
+  const architecture = process.arch === "arm64" ? "arm64" : "amd64";
+  buildDebianPackage({ executable, architecture, file: join(root, "todo-service_1.0.0.deb") });
+  const site = `localhost:${await freePort()}`;
+  const changed = (text: string): string =>
+    text
+      .replaceAll(/(?<![\w.])\/(?=(?:usr\/share|etc|var\/lib)\/)/g, `${root}/`)
+      .replaceAll("todo.example.com", site);
+  const whileRunning = async (): Promise<void> => {
+    const backups = join(root, "var/lib/todo-service/backups/todos-*.db");
+    await until(() => globSync(backups).length > 0, "the first backup exists");
+  };
+  const variables = { SERVER_ROOT: root, SITE: site };
+  const options = { changed, prelude: ONE_MACHINE, variables, whileRunning };
+  expect(await runPage(readPage(SERVER), options)).toEqual([]);
 });

@@ -1,6 +1,5 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { chmod, chown, cp, mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { version } from "../package.json" with { type: "json" };
 import { type Command, run } from "./command.ts";
@@ -8,6 +7,7 @@ import { expectToConform } from "./conformance.ts";
 import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 /** A user id without an account, as in the container. */
@@ -21,15 +21,12 @@ const whyNoRoot = ((): string | undefined => {
   return missing && `${missing} is not installed`;
 })();
 
-let parent: string;
-let executable: string;
+const parent = temporaryFolder();
+const executable = join(parent, "todo");
 beforeAll(async () => {
-  parent = await mkdtemp(join(tmpdir(), "todo-executable-"));
-  executable = join(parent, "todo");
   const built = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
   expect([await built.exited, built.stderr()]).toEqual([0, expect.not.stringContaining("error")]);
 });
-afterAll(() => rm(parent, { recursive: true }));
 
 /** The working directory of the executable, new for each test: some tests leave files that others must not find. */
 let folder: string;

@@ -1,7 +1,6 @@
 /** The kit accepts servers that follow the specification and share no code with this project. */
 import { afterAll, expect, test } from "bun:test";
-import { copyFile, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { copyFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as reference from "../conformance/reference-server.ts";
@@ -9,7 +8,10 @@ import { checkServer } from "../conformance/runner.ts";
 import { run } from "./command.ts";
 import { installPackages } from "./npm-install.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
+
+const folder = temporaryFolder();
 
 const SERVERS = fileURLToPath(new URL("../conformance/honest/", import.meta.url));
 const token = "Honest-Token-1";
@@ -53,17 +55,12 @@ test.skipIf(skipFor(whyMissing("perl")))("the conformance kit accepts Perl's cor
 });
 
 test.skipIf(skipFor(whyMissing("go")))("the conformance kit accepts Go's standard library", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "todo-honest-"));
-  try {
-    const program = join(folder, "server");
-    const build = ["go", "build", "-o", program, join(SERVERS, "nethttp.go")];
-    // The cache of the compiler goes to the folder, because the user may have no home.
-    const built = Bun.spawn(build, { env: { ...process.env, GOCACHE: folder } });
-    expect(await built.exited).toBe(0);
-    await expectAccepted([program]);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const program = join(folder, "server");
+  const build = ["go", "build", "-o", program, join(SERVERS, "nethttp.go")];
+  // The cache of the compiler goes to the folder, because the user may have no home.
+  const built = Bun.spawn(build, { env: { ...process.env, GOCACHE: folder } });
+  expect(await built.exited).toBe(0);
+  await expectAccepted([program]);
 });
 
 test("the conformance kit accepts a server that needs 100 ms for each request, within two minutes", async () => {

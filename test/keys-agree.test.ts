@@ -1,6 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { Awaitable } from "../src/awaitable.ts";
@@ -14,18 +12,16 @@ import type { KeyStoreHandle } from "../src/storage/store.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 20);
-const folder = mkdtempSync(join(tmpdir(), "todo-keys-agree-"));
+const folder = temporaryFolder();
 let databases: Databases | undefined;
 beforeAll(async () => {
   if (hasDatabase) databases = await openDatabases();
 });
-afterAll(async () => {
-  await databases?.[Symbol.asyncDispose]();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => databases?.[Symbol.asyncDispose]());
 
 /** Numbers choose among the keys that exist. */
 type Step =

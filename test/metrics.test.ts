@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
-import { makeCertificate } from "./certificate.ts";
+import { certificateIn, makeCertificate } from "./certificate.ts";
 import type { Command } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { freePort } from "./free-port.ts";
@@ -121,20 +121,9 @@ describe("batches of", () => {
 });
 
 test("every metric in deploy/ exists", async () => {
-  const { cert, key } = makeCertificate();
-  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
-  writeFileSync(certFile, cert);
-  writeFileSync(keyFile, key);
-  const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
-  await using server = serve(
-    "--metrics-port",
-    "0",
-    "--store",
-    `sqlite:${join(folder, "deploy.db")}`,
-    "--backup-dir",
-    folder,
-    ...tls,
-  );
+  const { cert, options } = certificateIn(folder);
+  const store = ["--store", `sqlite:${join(folder, "deploy.db")}`, "--backup-dir", folder];
+  await using server = serve("--metrics-port", "0", ...store, ...options);
   const response = await fetch(`${await server.url}/api/todos`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -172,15 +161,10 @@ test("each alert links to its section in docs/", () => {
 });
 
 test("metrics have the expiry of the certificate, also after a renewal, and report one that cannot be used", async () => {
-  const [certFile, keyFile] = [join(folder, "renewed-cert.pem"), join(folder, "renewed-key.pem")];
-  const write = (notAfter: number): void => {
-    const { cert, key } = makeCertificate({ notAfter });
-    writeFileSync(certFile, cert);
-    writeFileSync(keyFile, key);
-  };
+  const write = (notAfter: number) => certificateIn(folder, makeCertificate({ notAfter }));
   const [first, second] = [Date.UTC(2041, 0, 1), Date.UTC(2042, 0, 1)];
-  write(first);
-  await using server = serve("--metrics-port", "0", "--tls-cert", certFile, "--tls-key", keyFile);
+  const { certFile, options } = write(first);
+  await using server = serve("--metrics-port", "0", ...options);
   const expiry = async () =>
     parseExposition(await scrape(server)).get("todo_certificate_expiry_timestamp_seconds");
   expect(await expiry()).toBe(first / 1000);

@@ -1,15 +1,17 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
 import { openDescriptors } from "./descriptors.ts";
 import { Connection } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
+
+const folder = temporaryFolder();
 
 /** If set, each mode of slowhttptest uses this many connections. Otherwise all modes share one attack. */
 const SLOW_CONNECTIONS = Number(process.env.TODO_TEST_SLOW_CONNECTIONS ?? 0);
@@ -96,41 +98,36 @@ async function probe(url: string): Promise<void> {
 test.skipIf(skipFor(whyMissing("h2load")))(
   "requests above the limit get 503, and throughput stays high during and after the overload",
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-overload-"));
-    try {
-      const body = join(folder, "body.json");
-      await writeFile(body, '{"title":"x"}');
-      const path = join(folder, "todos.db");
-      const args = ["serve", "--port", "0", "--store", `sqlite:${path}`, "--max-requests", "500"];
-      await using server = runTodo([...args, "--max-todos", "10000000"]);
-      const url = `${await server.url}/api/todos`;
-      let share = 0;
-      for (let round = 0; round < ROUNDS && share < MIN_SHARE; round++) {
-        const before = await h2load(server, url, body, 64);
-        expect(before).toMatchObject({ others: 0, unavailable: 0 });
-        // Each client may send an equal part of twice the peak rate.
-        const over = await h2load(server, url, body, 2000, Math.ceil((2 * before.goodput) / 2000));
-        expect(over.others).toBe(0);
-        // Other programs may have slowed the first load down, so that the second one was not too much.
-        if (over.unavailable === 0) continue;
-        // The server may still process requests of connections that are already closed.
-        while ((await postTogether(url, 64)).some((status) => status !== 201)) await sleep(100);
-        const after = await h2load(server, url, body, 64);
-        expect(after).toMatchObject({ others: 0, unavailable: 0 });
-        const loads = [before, over, after].map(
-          ({ goodput, perCpuSecond }) => `${goodput | 0}/s (${perCpuSecond | 0} a CPU second)`,
-        );
-        process.stderr.write(`before, over, after: ${loads.join(", ")}\n`);
-        // CPU time, because the server shares the processors with the load and with other programs.
-        share = Math.min(over.perCpuSecond, after.perCpuSecond) / before.perCpuSecond;
-      }
-      expect(share).toBeGreaterThan(MIN_SHARE);
-      // Each 503 was an overload. Other errors have their own log lines.
-      expect(server.stdout()).toContain("overloaded");
-      expect(server.stdout()).not.toContain("request failed");
-    } finally {
-      await rm(folder, { recursive: true });
+    const body = join(folder, "body.json");
+    await writeFile(body, '{"title":"x"}');
+    const path = join(folder, "todos.db");
+    const args = ["serve", "--port", "0", "--store", `sqlite:${path}`, "--max-requests", "500"];
+    await using server = runTodo([...args, "--max-todos", "10000000"]);
+    const url = `${await server.url}/api/todos`;
+    let share = 0;
+    for (let round = 0; round < ROUNDS && share < MIN_SHARE; round++) {
+      const before = await h2load(server, url, body, 64);
+      expect(before).toMatchObject({ others: 0, unavailable: 0 });
+      // Each client may send an equal part of twice the peak rate.
+      const over = await h2load(server, url, body, 2000, Math.ceil((2 * before.goodput) / 2000));
+      expect(over.others).toBe(0);
+      // Other programs may have slowed the first load down, so that the second one was not too much.
+      if (over.unavailable === 0) continue;
+      // The server may still process requests of connections that are already closed.
+      while ((await postTogether(url, 64)).some((status) => status !== 201)) await sleep(100);
+      const after = await h2load(server, url, body, 64);
+      expect(after).toMatchObject({ others: 0, unavailable: 0 });
+      const loads = [before, over, after].map(
+        ({ goodput, perCpuSecond }) => `${goodput | 0}/s (${perCpuSecond | 0} a CPU second)`,
+      );
+      process.stderr.write(`before, over, after: ${loads.join(", ")}\n`);
+      // CPU time, because the server shares the processors with the load and with other programs.
+      share = Math.min(over.perCpuSecond, after.perCpuSecond) / before.perCpuSecond;
     }
+    expect(share).toBeGreaterThan(MIN_SHARE);
+    // Each 503 was an overload. Other errors have their own log lines.
+    expect(server.stdout()).toContain("overloaded");
+    expect(server.stdout()).not.toContain("request failed");
   },
 );
 

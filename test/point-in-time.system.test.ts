@@ -1,14 +1,16 @@
 import { expect, test } from "bun:test";
-import { appendFile, chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SQL } from "bun";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
+
+const folder = temporaryFolder();
 
 /** Debian's PostgreSQL, because the one from npm lacks pg_basebackup. */
 const BIN = "/usr/lib/postgresql/15/bin";
@@ -42,8 +44,6 @@ test.skipIf(skipFor(whyNot))(
   "PostgreSQL recovers to a second from a base backup and archived WAL, and clients resync",
   async () => {
     await using stack = new AsyncDisposableStack();
-    const folder = await mkdtemp(join(tmpdir(), "todo-pitr-"));
-    stack.defer(() => rm(folder, { recursive: true }));
     await chmod(folder, 0o777);
     const port = await freePort();
     const [primary, base, archive] = ["primary", "base", "archive"].map((name) => join(folder, name));

@@ -1,14 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
+
+const folder = temporaryFolder();
 
 const EVENTS = 200;
 
@@ -26,16 +28,11 @@ const IGNORE_PARAMETERS = `ignore_startup_parameters = ${[
 describe.skipIf(skipFor(whyNoServer))("PostgreSQL behind", () => {
   let postgres: Postgres;
   let database: URL;
-  let folder: string;
   beforeAll(async () => {
     postgres = await startPostgres({ fsync: "off" });
-    folder = await mkdtemp(join(tmpdir(), "todo-poolers-"));
     await chmod(folder, 0o755);
   });
-  afterAll(async () => {
-    await postgres[Symbol.asyncDispose]();
-    await rm(folder, { recursive: true });
-  });
+  afterAll(() => postgres[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = new URL(await postgres.newDatabase());
     const role = `of_${database.pathname.slice(1)}`;

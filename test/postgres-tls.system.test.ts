@@ -1,23 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { run } from "./command.ts";
 import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { eachEvent } from "./store.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 
+const folder = temporaryFolder();
+
 describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to the database", () => {
-  let folder: string;
   /** The server's certificate, which is only for the name localhost, and an unrelated certificate. */
   let itsOwn: string;
   let another: string;
   let withTls: Postgres;
   let withoutTls: Postgres;
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "todo-tls-"));
     [itsOwn, another] = [join(folder, "server"), join(folder, "another")];
     for (const path of [itsOwn, another]) await makeCertificate(path);
     withTls = await startPostgres(
@@ -32,7 +31,6 @@ describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to 
   afterAll(async () => {
     await withTls[Symbol.asyncDispose]();
     await withoutTls[Symbol.asyncDispose]();
-    await rm(folder, { recursive: true });
   });
 
   /** Returns the URL of a new database with the given host name and parameters. */

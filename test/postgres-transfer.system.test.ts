@@ -1,28 +1,25 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { runTodo } from "./command.ts";
 import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+const folder = temporaryFolder();
 
 const MANY = 200_000;
 const WITH_KEYS = "--with-keys";
 
 describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
   let databases: Databases;
-  let folder: string;
   let files = 0;
   beforeAll(async () => {
     databases = await openDatabases();
-    folder = await mkdtemp(join(tmpdir(), "todo-postgres-transfer-"));
   });
-  afterAll(async () => {
-    await databases[Symbol.asyncDispose]();
-    await rm(folder, { recursive: true });
-  });
+  afterAll(() => databases[Symbol.asyncDispose]());
 
   const newPath = (): string => join(folder, `${++files}`);
 

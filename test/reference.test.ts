@@ -1,7 +1,5 @@
-import { afterAll, expect, test } from "bun:test";
-import { globSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import contract from "../openapi.json" with { type: "json" };
@@ -21,19 +19,19 @@ import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";
 import { RETENTION_MS } from "../src/storage/records/idempotency.ts";
 import { MAX_SQLITE_ID } from "../src/storage/sqlite/store.ts";
 import { MAX_TITLE_LENGTH, MAX_TODO_ID } from "../src/todo.ts";
-import { makeCertificate } from "./certificate.ts";
+import { certificateIn } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { scrape, serve } from "./metrics-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "todo-reference-"));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const read = (page: string): string =>
   readFileSync(new URL(`../docs/reference/${page}`, import.meta.url), "utf8");
@@ -127,18 +125,9 @@ test("the reference lists each variable only with a setting that exists", () => 
 });
 
 test("the reference lists the metrics of a running server, and no others", async () => {
-  const { cert, key } = makeCertificate();
-  const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
-  writeFileSync(certFile, cert);
-  writeFileSync(keyFile, key);
-  const files = ["--tls-cert", certFile, "--tls-key", keyFile, "--backup-dir", folder];
-  await using server = serve(
-    "--metrics-port",
-    "0",
-    "--store",
-    `sqlite:${join(folder, "todos.db")}`,
-    ...files,
-  );
+  const { cert, options: tls } = certificateIn(folder);
+  const store = ["--store", `sqlite:${join(folder, "todos.db")}`, "--backup-dir", folder];
+  await using server = serve("--metrics-port", "0", ...store, ...tls);
   const url = await server.url;
   const options = { headers: { "Content-Type": "application/json" }, tls: { ca: cert } };
   const created = await fetch(`${url}/api/todos`, { ...options, method: "POST", body: '{"title":"x"}' });

@@ -5,7 +5,7 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getErrno } from "../src/error-message.ts";
-import { makeCertificate } from "./certificate.ts";
+import { certificateIn } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { ask, POST_TODO } from "./http2.ts";
@@ -57,13 +57,10 @@ describe("a server that shuts down", () => {
 
 describe("a server that shuts down, over HTTP/2", () => {
   test("responds to each stream or reports that it was not processed, 3 times", async () => {
-    const { cert, key } = makeCertificate();
-    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
-    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
+    const { cert, options } = certificateIn(folder);
     for (let round = 0; round < 3; round++) {
       const store = ["--store", `sqlite:${join(folder, `http2-${round}.db`)}`];
-      const tls = ["--tls-cert", certFile, "--tls-key", keyFile];
-      await using server = runTodo(["serve", "--port", "0", ...store, ...tls]);
+      await using server = runTodo(["serve", "--port", "0", ...store, ...options]);
       const url = await server.url;
       const acknowledged: string[] = [];
       const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));

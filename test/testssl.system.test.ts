@@ -1,11 +1,12 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { makeCertificate } from "./certificate.ts";
+import { certificateIn } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { reasonAgainst } from "./tools.ts";
+
+const folder = temporaryFolder();
 
 /** The names under which testssl.sh is installed. */
 const TESTSSL = Bun.which("testssl") ?? Bun.which("testssl.sh");
@@ -20,29 +21,21 @@ const whyNot = TESTSSL === null ? reasonAgainst("testssl", "is not installed") :
 test.skipIf(skipFor(whyNot))(
   "testssl.sh finds no problem with the server",
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-testssl-"));
-    try {
-      const { cert, key } = makeCertificate();
-      const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
-      const report = join(folder, "report.json");
-      await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
-      await using server = runTodo(["serve", "--port", "0", "--tls-cert", certFile, "--tls-key", keyFile]);
-      const { port } = new URL(await server.url);
-      const scope = WHOLE ? [] : ["--protocols", "--server-preference", "--headers"];
-      const options = ["--quiet", "--color", "0", "--warnings", "off", "--jsonfile", report];
-      await using testssl = run([TESTSSL ?? "", ...options, ...scope, `https://localhost:${port}`]);
-      await testssl.exited;
-      const findings: readonly { id: string; severity: string; finding: string }[] =
-        await Bun.file(report).json();
-      const ids = findings.map(({ id }) => id);
-      expect(ids).toEqual(expect.arrayContaining(["TLS1_2", "TLS1_3", "cipher_order", "HSTS_time"]));
-      const bad = findings.filter(
-        ({ id, severity }) => !["OK", "INFO"].includes(severity) && !NOT_OURS.includes(id),
-      );
-      expect(bad).toEqual([]);
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const report = join(folder, "report.json");
+    await using server = runTodo(["serve", "--port", "0", ...certificateIn(folder).options]);
+    const { port } = new URL(await server.url);
+    const scope = WHOLE ? [] : ["--protocols", "--server-preference", "--headers"];
+    const options = ["--quiet", "--color", "0", "--warnings", "off", "--jsonfile", report];
+    await using testssl = run([TESTSSL ?? "", ...options, ...scope, `https://localhost:${port}`]);
+    await testssl.exited;
+    const findings: readonly { id: string; severity: string; finding: string }[] =
+      await Bun.file(report).json();
+    const ids = findings.map(({ id }) => id);
+    expect(ids).toEqual(expect.arrayContaining(["TLS1_2", "TLS1_3", "cipher_order", "HSTS_time"]));
+    const bad = findings.filter(
+      ({ id, severity }) => !["OK", "INFO"].includes(severity) && !NOT_OURS.includes(id),
+    );
+    expect(bad).toEqual([]);
   },
   300_000,
 );

@@ -1,13 +1,15 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomInt } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { type Command, runTodo } from "./command.ts";
 import { basic } from "./flood.ts";
 import { Connection, statusOf } from "./raw-http.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { type Comparison, compareTimes, type Kind } from "./welch.ts";
+
+const folder = temporaryFolder();
 
 const TRIALS = 12_000;
 const WARM_UP = 2000;
@@ -84,12 +86,6 @@ const bearer = (kind: Kind): string => `Bearer ${wrongAt(kind, TOKEN)}`;
 const password = (kind: Kind): string => basic(USER, wrongAt(kind, PASSWORD));
 /** Returns credentials with a known or an unknown user name of the same length. */
 const user = (kind: Kind): string => basic(kind === "early" ? USER : randomBase62(USER.length), mintToken());
-
-let folder = "";
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "todo-timing-"));
-});
-afterAll(() => rm(folder, { recursive: true }));
 
 async function file(name: string, text: string): Promise<string> {
   await writeFile(join(folder, name), text);

@@ -1,13 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
 import { type ClientHttp2Session, type ClientSessionOptions, connect } from "node:http2";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { makeCertificate } from "./certificate.ts";
+import { certificateIn } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { answerOf, ask, POST_TODO, requestUnread } from "./http2.ts";
 import { residentMiB } from "./memory.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+const folder = temporaryFolder();
 
 const CONNECTIONS = 3;
 const STREAMS = 256;
@@ -17,20 +17,11 @@ const MAX_GROWTH_MIB = 60;
 /** A title has at most 120 code points; each of these is 4 bytes. */
 const LONGEST_TITLE = "😀".repeat(120);
 
-const { cert, key } = makeCertificate();
-let folder = "";
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "todo-unread-"));
-  await Promise.all([writeFile(join(folder, "cert"), cert), writeFile(join(folder, "key"), key)]);
-});
-afterAll(() => rm(folder, { recursive: true }));
+const { cert, options } = certificateIn(folder);
 
 /** Starts the server with TLS. */
 async function serve() {
-  const server = runTodo(["serve", "--port", "0"], {
-    TODO_TLS_CERT: join(folder, "cert"),
-    TODO_TLS_KEY: join(folder, "key"),
-  });
+  const server = runTodo(["serve", "--port", "0", ...options]);
   const url = await server.url;
   const open = (settings?: ClientSessionOptions["settings"]): ClientHttp2Session =>
     connect(url.replace("127.0.0.1", "localhost"), { ca: cert, ...(settings && { settings }) });

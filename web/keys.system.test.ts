@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { BrowserContextOptions, Route } from "playwright-core";
+import type { BrowserContextOptions, Page, Route } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
@@ -40,6 +40,13 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     return { ...(await open(`${service.url}/admin/keys`, { ...ADMIN, ...options })), service };
   }
 
+  /** Submits the form with a name, and waits for the token. */
+  async function createOn(page: Page, name: string): Promise<void> {
+    await page.getByLabel("Name", { exact: true }).fill(name);
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("heading", { name: `Token for ${name}` }).waitFor();
+  }
+
   test("creates a key and shows its token once", async () => {
     const { page, service, hosts } = await openKeys([], {
       permissions: ["clipboard-read", "clipboard-write"],
@@ -67,9 +74,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Create key" }).and(page.locator(":focus")).waitFor();
     expect(await page.content()).not.toContain(token);
-    await page.getByLabel("Name", { exact: true }).fill("another");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByRole("heading", { name: "Token for another" }).waitFor();
+    await createOn(page, "another");
     // Browsers have no clipboard API over plain HTTP.
     await page.evaluate(() => {
       Object.defineProperty(navigator, "clipboard", { value: undefined });
@@ -77,9 +82,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("Copied.").waitFor();
     await page.getByRole("button", { name: "Done" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("third");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByRole("heading", { name: "Token for third" }).waitFor();
+    await createOn(page, "third");
     await page.evaluate(() => {
       document.execCommand = () => false;
     });
@@ -148,9 +151,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   });
 
   test("shows validation errors at their fields", async () => {
-    const service = use(start());
-    await createKey(service.keys, "ci", undefined, Date.now());
-    const { page } = await open(`${service.url}/admin/keys`, ADMIN);
+    const { page, service } = await openKeys(["ci"]);
     await page.getByLabel("Expires after").selectOption("Other");
     await page.locator("#expires:focus").waitFor();
     await page.getByLabel("Other duration").fill("soon");
@@ -216,9 +217,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.clock.install();
     await page.goto(`${service.url}/admin/keys`);
     const create = async (name: string): Promise<string> => {
-      await page.getByLabel("Name", { exact: true }).fill(name);
-      await page.getByRole("button", { name: "Create key" }).click();
-      await page.getByRole("heading", { name: `Token for ${name}` }).waitFor();
+      await createOn(page, name);
       await page.getByRole("rowheader", { name }).waitFor();
       return (await page.locator("#invite-content code").textContent()) ?? "";
     };
@@ -262,9 +261,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   });
 
   test("shows a late token after an open dialog, and keeps the next name", async () => {
-    const service = use(start());
-    await createKey(service.keys, "other", undefined, Date.now());
-    const { page } = await open(`${service.url}/admin/keys`, ADMIN);
+    const { page, service } = await openKeys(["other"]);
     const name = page.getByLabel("Name", { exact: true });
     let hold: (route: Route) => void = () => {};
     await page.route("**/admin/keys", (route) =>
@@ -333,9 +330,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       await dialog.dismiss();
     });
     const leave = () => page.evaluate(() => void setTimeout(() => location.reload()));
-    await page.getByLabel("Name", { exact: true }).fill("ci");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+    await createOn(page, "ci");
     await page.getByRole("rowheader", { name: "ci" }).waitFor();
     await leave();
     await until(() => questions.length === 1, "the browser asks");
@@ -358,9 +353,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   });
 
   test("keeps the focus on a new token even if the dialog reports late that it is closed", async () => {
-    const service = use(start());
-    await createKey(service.keys, "ci", undefined, Date.now());
-    const { page } = await open(`${service.url}/admin/keys`, ADMIN);
+    const { page } = await openKeys(["ci"]);
     await page.evaluate(`addEventListener("close", (event) => {
       if (!event.isTrusted) return;
       event.stopImmediatePropagation();
@@ -442,9 +435,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   });
 
   test("rotates a key once per double click or Enter", async () => {
-    const service = use(start());
-    await createKey(service.keys, "ci", undefined, Date.now());
-    const { page } = await open(`${service.url}/admin/keys`, ADMIN);
+    const { page, service } = await openKeys(["ci"]);
     const dialog = page.getByRole("dialog");
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await dialog.getByRole("button", { name: "Rotate" }).dblclick();
@@ -514,9 +505,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       await page.getByRole("button", { name: "Create key" }).click();
       await page.getByText("It must not be empty.").waitFor();
       await page.getByLabel("Expires after").selectOption("30 days");
-      await page.getByLabel("Name", { exact: true }).fill("ci");
-      await page.getByRole("button", { name: "Create key" }).click();
-      await page.getByRole("heading", { name: "Token for ci" }).waitFor();
+      await createOn(page, "ci");
       expect(await accessibilityViolations(page)).toEqual([]);
       await page.getByRole("button", { name: "Done" }).click();
       await page.getByRole("button", { name: "Rotate ci" }).waitFor();
