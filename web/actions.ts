@@ -115,7 +115,7 @@ export class Actions {
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
     else if (undone?.changes === step.changes) this.#offerRedo(undone);
-    if (skipped.length < step.targets.length) announce("Undone: ", ...describeChange(step));
+    if (skipped.length < step.targets.length) announce("Undone: ", ...describeChange(undone ?? step));
     if (skipped.length === 0) return;
     const were = skipped.length === 1 ? "was" : "were";
     const result = isDeletion(step.kind)

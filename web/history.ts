@@ -62,20 +62,16 @@ export class History {
     if (step === undefined) return [];
     const { kind } = step;
     this.#done = this.#done.slice(0, -1);
-    if (isDeletion(kind)) {
-      this.#undone = [...this.#undone, step];
-      this.#outbox.withdraw(step.changes);
-      return this.#findGone(step);
-    }
-    const { targets, skipped } = this.#select(step, ({ done = false }) =>
-      kind === "created" ? done : kind === "done",
-    );
-    if (targets.length > 0) {
+    const { targets, skipped } = isDeletion(kind)
+      ? this.#selectLeft(step)
+      : this.#select(step, ({ done = false }) => (kind === "created" ? done : kind === "done"));
+    if (isDeletion(kind)) this.#outbox.withdraw(step.changes);
+    else if (targets.length > 0) {
       const inverse = INVERSES[kind];
       const confirmed = this.#findConfirmed(inverse, targets);
       this.#outbox.add(inverse, targets, { isHeld: false, confirmed });
-      this.#undone = [...this.#undone, { ...step, targets }];
     }
+    if (targets.length > 0) this.#undone = [...this.#undone, { ...step, targets }];
     return skipped;
   }
 
@@ -131,13 +127,15 @@ export class History {
     return new Set(targets.map(({ id }) => id).filter(isConfirmed));
   }
 
-  /** Returns the titles of the targets that someone has deleted. */
-  #findGone({ targets }: Step): readonly string[] {
+  /** Returns the targets that nobody has deleted, and the titles of the others. */
+  #selectLeft({ targets }: Step) {
     const { confirmed, position } = this.#state;
-    if (position === undefined) return [];
-    const isGone = ({ id }: Target): boolean =>
-      !isNewId(this.resolve(id)) && findTodo(confirmed, this.resolve(id)) === undefined;
-    return targets.filter(isGone).map(({ title }) => title);
+    const isLeft = ({ id }: Target): boolean => {
+      const current = this.resolve(id);
+      return position === undefined || isNewId(current) || findTodo(confirmed, current) !== undefined;
+    };
+    const gone = targets.filter((target) => !isLeft(target));
+    return { targets: targets.filter(isLeft), skipped: gone.map(({ title }) => title) };
   }
 
   /** Forgets the deletions that are sent, and what was done to their to-dos before. */

@@ -226,7 +226,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         if (step === undefined) continue;
         const undone = takeBack(model, step);
         if (undone.targets.length > 0) tab.undone.push(undone);
-        const isUndone = said === `Undone: ${describeStep(step)}`;
+        const isUndone = said === `Undone: ${describeStep(undone)}`;
         expect([isUndone, said]).toEqual([undone.targets.length > 0, said]);
       } else if (name === "redo") {
         const said = await pressKeys(page, REDO);
