@@ -21,7 +21,6 @@ test.each<[string, Partial<Connection>, number, string]>([
     0,
     "Offline. Changes made elsewhere will appear later.",
   ],
-  ["nothing if the change that was not sent is gone", { sendError: lost }, 0, ""],
   ["that the browser has no network", { isOnline: false }, 1, "Offline. 1 change will be sent later."],
   ["a request without an answer", { isWaiting: true }, 2, "Offline. 2 changes will be sent later."],
   [

@@ -24,9 +24,8 @@ const isOffline = ({ stream, isWaiting, sendError, isOnline }: Connection): bool
 
 /** Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does. */
 export function describeConnection(connection: Connection, unsent: number, lastList?: LastList): string {
-  const { stream, error } = connection;
-  const sendError = unsent > 0 ? connection.sendError : undefined;
-  if (isOffline({ ...connection, sendError }) || lastList !== undefined) {
+  const { stream, error, sendError } = connection;
+  if (isOffline(connection) || lastList !== undefined) {
     const isBusy = [sendError, error].some(
       (one) => one instanceof TodoApiError && one.retryAfter !== undefined,
     );

@@ -79,7 +79,6 @@ installShortcuts({
 });
 
 outbox.addEventListener("change", () => {
-  // Another window may have sent them.
   if (outbox.size === 0) onDelay();
   renderNotice();
   view.scheduleRender();
@@ -112,7 +111,8 @@ function onSlow(isSlow: boolean): void {
 }
 
 function onDelay(sendError?: TodoApiError): void {
-  connection.set({ sendError });
+  // Another window may have sent what this one could not.
+  connection.set({ sendError: outbox.size > 0 ? sendError : undefined });
   if (sendError !== undefined && isBrowserRejected(sendError)) onRejected(sendError);
 }
 
