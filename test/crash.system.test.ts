@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
+import { listTodos, type ServedTodo } from "./served-todos.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
@@ -17,12 +18,6 @@ interface Acknowledged {
   readonly done: Set<number>;
   /** The titles of POSTs that got no response. */
   readonly unanswered: Set<string>;
-}
-
-interface Todo {
-  readonly id: number;
-  readonly title: string;
-  readonly done: boolean;
 }
 
 test(
@@ -83,12 +78,12 @@ async function retry(url: string, { titles, unanswered }: Acknowledged): Promise
     titles.set(todo.id, title);
   }
   unanswered.clear();
-  const all = (await list(url)).map(({ title }) => title);
+  const all = (await listTodos(url)).map(({ title }) => title);
   expect(new Set(all).size).toBe(all.length);
 }
 
 /** Creates a to-do. The title is also the idempotency key. */
-const create = (url: string, title: string): Promise<Todo | undefined> =>
+const create = (url: string, title: string): Promise<ServedTodo | undefined> =>
   send("POST", `${url}/api/todos`, { title }, { "Idempotency-Key": title });
 
 /** Returns the to-do in the response, or `undefined` if the server was gone before it responded. */
@@ -97,7 +92,7 @@ async function send(
   url: string,
   body: object,
   more: Readonly<Record<string, string>> = {},
-): Promise<Todo | undefined> {
+): Promise<ServedTodo | undefined> {
   try {
     const headers = { "Content-Type": "application/json", ...more };
     const response = await fetch(url, { method, headers, body: JSON.stringify(body) });
@@ -110,13 +105,9 @@ async function send(
 }
 
 async function verify(url: string, { titles, done }: Acknowledged): Promise<void> {
-  const todos = await list(url);
+  const todos = await listTodos(url);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
   const lost = [...titles].filter(([id, title]) => todos[id - 1]?.title !== title);
   expect(lost).toEqual([]);
   expect([...done].filter((id) => todos[id - 1]?.done !== true)).toEqual([]);
-}
-
-async function list(url: string): Promise<readonly Todo[]> {
-  return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
 }

@@ -7,6 +7,7 @@ import { makeCertificate } from "./certificate.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { whyNoServer } from "./postgres.ts";
+import { createTodo } from "./served-todos.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
@@ -29,18 +30,6 @@ const TODO = [process.execPath, "--no-env-file", "src/cli/main.ts"];
 
 const linesOf = async (path: string): Promise<string[]> => (await readFile(path, "utf8")).split("\n");
 
-async function post(url: string, title: string): Promise<number> {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(`${url}/api/todos`, {
-    method: "POST",
-    headers,
-    body: JSON.stringify({ title }),
-  });
-  expect(response.status).toBe(201);
-  const { id }: { readonly id: number } = JSON.parse(await response.text());
-  return id;
-}
-
 test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
   "three replicas behind the nginx of deploy/ return the same list, and their events arrive immediately",
   async () => {
@@ -49,7 +38,7 @@ test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
     const ways = [balancer, ...replicas];
     const ids: number[] = [];
     for (let round = 0; round < 5; round++) {
-      ids.push(...(await Promise.all(ways.map((way) => post(way, `by ${way}`)))));
+      ids.push(...(await Promise.all(ways.map(async (way) => (await createTodo(way, `by ${way}`)).id))));
       const lists = await Promise.all(ways.map(async (way) => (await fetch(`${way}/api/todos`)).text()));
       expect(new Set(lists).size).toBe(1);
     }
@@ -64,7 +53,7 @@ async function expectAtOnce(url: string): Promise<void> {
   const [[start] = []] = await Promise.all(readers.map((reader) => reader.take(1)));
   readers.push(await follow(url, { since: start?.id ?? "" }));
   for (let turn = 0; turn < 20; turn++) {
-    const id = await post(url, `${turn}`);
+    const { id } = await createTodo(url, `${turn}`);
     for (const events of await Promise.all(readers.map((reader) => reader.take(1)))) {
       expect(events.map(({ type, data }) => [type, JSON.parse(data).id])).toEqual([["created", id]]);
     }
@@ -161,7 +150,7 @@ test.skipIf(skipFor(whyNoSystemd ?? whyMissing("strace")))(
       ...["--store", store, "--users-file", users],
     ]);
     const url = await server.url;
-    await Promise.all(Array.from({ length: 20 }, (_, index) => post(url, `to-do ${index}`)));
+    await Promise.all(Array.from({ length: 20 }, (_, index) => createTodo(url, `to-do ${index}`)));
     await (await fetch(`${url}/api/todos`)).text();
     const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
     expect((await fetch(`${url}/admin/`, { headers })).status).toBe(200);

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { startPostgres, whyNoServer } from "./postgres.ts";
+import { listTodos, postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
-const HEADERS = { "Content-Type": "application/json" };
 const REFUSED_WRITES = 500;
 const TITLE = "😀".repeat(120);
 
@@ -22,18 +22,12 @@ afterAll(async () => {
 });
 
 async function post(url: string): Promise<number> {
-  const body = JSON.stringify({ title: TITLE });
-  const response = await fetch(`${url}/api/todos`, { method: "POST", headers: HEADERS, body });
+  const response = await postTodo(url, TITLE);
   await response.arrayBuffer();
   return response.status;
 }
 
-async function ids(url: string): Promise<number[]> {
-  const todos: readonly { readonly id: number }[] = JSON.parse(
-    await (await fetch(`${url}/api/todos`)).text(),
-  );
-  return todos.map(({ id }) => id);
-}
+const ids = async (url: string): Promise<number[]> => (await listTodos(url)).map(({ id }) => id);
 
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
 

@@ -3,6 +3,7 @@ import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
 import { statusAndCode } from "./problem.ts";
+import { listTodos, postTodo, type ServedTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 import { storePathsIn } from "./temporary.ts";
@@ -13,11 +14,6 @@ const SYNCS = "fsync,fdatasync";
 
 const newPath = storePathsIn();
 
-interface Todo {
-  readonly id: number;
-  readonly title: string;
-}
-
 const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
 
 /** Starts a server on a disk on which some system calls fail. */
@@ -27,16 +23,6 @@ function serveFailing(path: string, calls: string, fault: string): Command {
 }
 
 const filesOf = (path: string): readonly string[] => ["-P", path, "-P", `${path}-wal`];
-
-function post(url: string, title: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
-  const json = { "Content-Type": "application/json", ...headers };
-  return fetch(`${url}/api/todos`, { method: "POST", headers: json, body: JSON.stringify({ title }) });
-}
-
-async function list(url: string): Promise<Todo[]> {
-  const todos: readonly Todo[] = JSON.parse(await (await fetch(`${url}/api/todos`)).text());
-  return todos.map(({ id, title }) => ({ id, title }));
-}
 
 async function kill(server: Command): Promise<void> {
   server.kill("SIGKILL");
@@ -65,17 +51,17 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
         const write = async (writer: number): Promise<void> => {
           for (let i = 0; i < POSTS; i++) {
             const title = `${writer}.${i}`;
-            const response = await post(url, title);
+            const response = await postTodo(url, title);
             answers.push(response.ok);
             if (response.ok) {
-              const { id }: Todo = JSON.parse(await response.text());
+              const { id }: ServedTodo = JSON.parse(await response.text());
               expect(created.has(id)).toBe(false);
               created.set(id, title);
             } else {
               expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
               expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
               refused.add(title);
-              expect((await list(url)).map(({ title }) => title)).not.toContain(title);
+              expect((await listTodos(url)).map(({ title }) => title)).not.toContain(title);
             }
           }
         };
@@ -83,18 +69,18 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
         expect(answers).toContain(true);
         expect(answers).toContain(false);
         if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
-        expect(await list(url)).toEqual(inOrder(created));
+        expect(await listTodos(url)).toMatchObject(inOrder(created));
         await kill(server);
         expect(server.stdout()).toContain('"msg":"request failed"');
       }
       await using server = serve(path);
       const url = await server.url;
-      const todos = await list(url);
-      expect(todos.slice(0, created.size)).toEqual(inOrder(created));
+      const todos = await listTodos(url);
+      expect(todos.slice(0, created.size)).toMatchObject(inOrder(created));
       // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
       expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
       expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
-      expect(JSON.parse(await (await post(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
+      expect(JSON.parse(await (await postTodo(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
       await kill(server);
       expect(integrity(path)).toBe("ok");
     },
@@ -104,21 +90,23 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
     const path = newPath();
     const titles = Array.from({ length: 50 }, (_, index) => `${index}`);
     const postAll = (url: string) =>
-      Promise.all(titles.map(async (title) => (await post(url, title, { "Idempotency-Key": title })).status));
+      Promise.all(
+        titles.map(async (title) => (await postTodo(url, title, { "Idempotency-Key": title })).status),
+      );
     {
       await using server = serveFailing(path, SYNCS, "error=EIO:when=12+");
       const url = await server.url;
-      for (let i = 0; i < 12; i++) await post(url, "before");
+      for (let i = 0; i < 12; i++) await postTodo(url, "before");
       expect(await postAll(url)).toEqual(titles.map(() => 503));
       await kill(server);
     }
     await using server = serve(path);
     const url = await server.url;
-    const there = (await list(url)).filter(({ title }) => title !== "before");
+    const there = (await listTodos(url)).filter(({ title }) => title !== "before");
     // The to-dos of the last transaction exist, and their idempotency keys return them.
     expect(there.length).toBeGreaterThan(0);
     for (const _ of [1, 2]) expect(await postAll(url)).toEqual(titles.map(() => 201));
-    const now = (await list(url)).filter(({ title }) => title !== "before");
+    const now = (await listTodos(url)).filter(({ title }) => title !== "before");
     expect(now.slice(0, there.length)).toEqual(there);
     expect(now.map(({ title }) => title).toSorted()).toEqual(titles.toSorted());
   });
@@ -155,8 +143,8 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
       }
       await using server = serve(path);
       const url = await server.url;
-      expect((await list(url)).map(({ title }) => title)).toEqual([...titles]);
-      expect((await post(url, "after")).status).toBe(201);
+      expect((await listTodos(url)).map(({ title }) => title)).toEqual([...titles]);
+      expect((await postTodo(url, "after")).status).toBe(201);
     },
   );
 });
@@ -183,5 +171,5 @@ async function countCalls(path: string, calls: string): Promise<number> {
   return Math.max(...Array.from(threads.values(), ({ length }) => length));
 }
 
-const inOrder = (todos: ReadonlyMap<number, string>): Todo[] =>
+const inOrder = (todos: ReadonlyMap<number, string>): { id: number; title: string }[] =>
   Array.from(todos, ([id, title]) => ({ id, title })).toSorted((a, b) => a.id - b.id);

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { type Command, run, runTodo } from "./command.ts";
+import { listTodos, postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -147,7 +148,7 @@ describe(`in ${ROUNDS} rounds, an operator who does what the server says loses n
 test("an idle server notices that its database was truncated, and saves everything", async () => {
   const path = join(folder, "idle.db");
   await using server = serve(path);
-  await post(await server.url, "first");
+  await postTodo(await server.url, "first");
   truncateDatabase(path);
   await until(() => server.stdout().includes("todo restore"), "the log names the rescue file");
 });
@@ -175,7 +176,7 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
     change(path);
     const changed = performance.now();
     await until(async () => {
-      expect((await list(url)).length).toBeGreaterThanOrEqual(2 * BEFORE);
+      expect((await listTodos(url)).length).toBeGreaterThanOrEqual(2 * BEFORE);
       restore = /todo (restore \S+ --store \S+),/.exec(server.stdout())?.[1]?.split(" ") ?? [];
       hasContinued = restore.length === 0 && performance.now() > changed + NOTICE_MS;
       return restore.length > 0 || hasContinued;
@@ -192,7 +193,7 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
   }
   await using again = serve(path);
-  const found = new Map((await list(await again.url)).map(({ id, title }) => [id, title]));
+  const found = new Map((await listTodos(await again.url)).map(({ id, title }) => [id, title]));
   const lost = [...load.acknowledged].filter(([id, title]) => found.get(id) !== title);
   return { lost, isNoticed: !hasContinued };
 }
@@ -255,13 +256,13 @@ test("a server accepts writes again after its folder was moved away and back und
     renameSync(elsewhere, data);
   }
   await moreAcknowledged(BEFORE);
-  const found = new Map((await list(url)).map(({ id, title }) => [id, title]));
+  const found = new Map((await listTodos(url)).map(({ id, title }) => [id, title]));
   expect([...load.acknowledged].filter(([id, title]) => found.get(id) !== title)).toEqual([]);
   server.kill("SIGTERM");
   expect(await server.exited).toBe(0);
   await Promise.all(writers);
   await using again = serve(path);
-  expect((await list(await again.url)).length).toBeGreaterThanOrEqual(found.size);
+  expect((await listTodos(await again.url)).length).toBeGreaterThanOrEqual(found.size);
 });
 
 /**
@@ -299,7 +300,7 @@ async function expectNoSilentLoss(
     return;
   }
   const url = await server.url;
-  const found = new Map((await list(url)).map(({ id, title }) => [id, title]));
+  const found = new Map((await listTodos(url)).map(({ id, title }) => [id, title]));
   const missing = [...load.acknowledged].filter(([id, title]) => found.get(id) !== title);
   expect(missing).toEqual([]);
 }
@@ -319,7 +320,7 @@ class Load {
       const title = `${++this.#titles}`;
       let response: Response;
       try {
-        response = await post(url, title);
+        response = await postTodo(url, title);
       } catch {
         return;
       }
@@ -330,15 +331,4 @@ class Load {
       if (response.status === 201) this.acknowledged.set(JSON.parse(body).id, title);
     }
   }
-}
-
-const post = (url: string, title: string): Promise<Response> =>
-  fetch(`${url}/api/todos`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ title }),
-  });
-
-async function list(url: string): Promise<readonly { readonly id: number; readonly title: string }[]> {
-  return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
 }

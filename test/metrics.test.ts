@@ -10,6 +10,7 @@ import { labelsOf, parseExposition } from "./exposition.ts";
 import { freePort } from "./free-port.ts";
 import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
+import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
@@ -50,8 +51,7 @@ test("evicted idempotency keys are counted", async () => {
     parseExposition(await scrape(server)).get("todo_idempotency_keys_evicted_total");
   expect(await evicted()).toBe(0);
   for (const [index, key] of ["a", "b", "c", "a", "a"].entries()) {
-    const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
-    const response = await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
+    const response = await postTodo(url, "x", { "Idempotency-Key": key });
     expect(response.status).toBe(201);
     expect(response.headers.get("location")).toBe(`/api/todos/${Math.min(index + 1, 4)}`);
     await fetch(`${url}/api/todos/${index + 1}`, { method: "DELETE" });

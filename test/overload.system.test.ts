@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
 import { openDescriptors } from "./descriptors.ts";
 import { Connection } from "./raw-http.ts";
+import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
@@ -72,12 +73,7 @@ function attack(url: string, mode: readonly string[], connections: number): Comm
 }
 
 async function post(url: string, title: string): Promise<number> {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(`${url}/api/todos`, {
-    method: "POST",
-    headers,
-    body: JSON.stringify({ title }),
-  });
+  const response = await postTodo(url, title);
   await response.arrayBuffer();
   return response.status;
 }

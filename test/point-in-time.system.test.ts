@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { SQL } from "bun";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
+import { createTodo } from "./served-todos.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -34,12 +35,6 @@ async function succeed(command: Command): Promise<string> {
   return command.stdout();
 }
 
-async function add(url: string, title: string): Promise<void> {
-  const headers = { "Content-Type": "application/json" };
-  const body = JSON.stringify({ title });
-  expect((await fetch(`${url}/api/todos`, { method: "POST", headers, body })).status).toBe(201);
-}
-
 test.skipIf(skipFor(whyNot))(
   "PostgreSQL recovers to a second from a base backup and archived WAL, and clients resync",
   async () => {
@@ -67,15 +62,15 @@ test.skipIf(skipFor(whyNot))(
 
     await using todo = runTodo(["serve", "--port", "0", "--store", database]);
     const url = await todo.url;
-    await add(url, "before the base backup");
+    await createTodo(url, "before the base backup");
     await succeed(asPostgres(`pg_basebackup -h 127.0.0.1 -p ${port} --checkpoint=fast -D ${base}`));
-    await add(url, "before the mistake");
+    await createTodo(url, "before the mistake");
     // The target is a second, so the writes before and after it are in other seconds.
     await Bun.sleep(2000);
     await using sql = new SQL(database, { max: 1 });
     const [{ target }] = await sql`SELECT to_char(now(), 'YYYY-MM-DD HH24:MI:SSOF') AS target`;
     await Bun.sleep(1000);
-    await add(url, "the mistake");
+    await createTodo(url, "the mistake");
     const lost = (await fetch(`${url}/api/todos`)).headers.get("etag") ?? "";
     const [{ wal }] = await sql`SELECT pg_walfile_name(pg_current_wal_lsn()) AS wal, pg_switch_wal()`;
     await until(
@@ -99,7 +94,7 @@ test.skipIf(skipFor(whyNot))(
     const events = await follow(url, { since: lost.replaceAll('"', "") });
     expect((await events.take(1))[0]?.type).toBe("resync");
     await events.close();
-    await add(url, "after the recovery");
+    await createTodo(url, "after the recovery");
     todo.kill("SIGTERM");
     expect(await todo.exited).toBe(0);
     second.kill("SIGINT");

@@ -8,6 +8,7 @@ import { openPostgres } from "../src/storage/postgres/store.ts";
 import { type Command, runTodo } from "./command.ts";
 import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
+import { listTodos, type ServedTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { read, take } from "./store-contract.ts";
@@ -16,12 +17,6 @@ import { until } from "./until.ts";
 const RESUMES_WITHIN_MS = 60_000;
 const WRITERS = 8;
 const EVENTS = 1000;
-
-interface Todo {
-  readonly id: number;
-  readonly title: string;
-  readonly done: boolean;
-}
 
 const serve = (url: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: url });
 
@@ -35,12 +30,6 @@ function send(url: string, method: string, path: string, body?: object, key?: st
 
 const create = (url: string, title: string, key?: string): Promise<Response> =>
   send(url, "POST", "/api/todos", { title }, key);
-
-async function list(url: string): Promise<readonly Todo[]> {
-  const response = await send(url, "GET", "/api/todos");
-  expect(response.status).toBe(200);
-  return JSON.parse(await response.text());
-}
 
 /** Waits until a service creates a to-do again. */
 async function resumed(url: string): Promise<void> {
@@ -85,7 +74,7 @@ function startWriters(url: string) {
         continue;
       }
       expect(response.status).toBe(201);
-      const { id, title }: Todo = JSON.parse(await response.text());
+      const { id, title }: ServedTodo = JSON.parse(await response.text());
       expect([made.has(id), title]).toEqual([false, `${writer}.${i}`]);
       made.set(id, title);
     }
@@ -108,7 +97,7 @@ function startWriters(url: string) {
 
 /** Expects that every acknowledged to-do exists, and that the ids have no gaps. */
 async function verify(url: string, made: ReadonlyMap<number, string>): Promise<void> {
-  const todos = await list(url);
+  const todos = await listTodos(url);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
   expect([...made].filter(([id, title]) => todos[id - 1]?.title !== title)).toEqual([]);
 }
@@ -169,7 +158,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
       expect((await send(url, "GET", "/readyz")).status).toBe(200);
       expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(401);
     }
-    expect(await list(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
+    expect(await listTodos(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
   });
 
   test("that closes all connections under load rejects fewer writes than it accepts", async () => {
@@ -230,9 +219,9 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     }
     expect((await create(url, "b", "key")).status).toBe(422);
     await loseTheAnswerTo(() => send(url, "PATCH", "/api/todos/1", { done: true }));
-    expect(await list(url)).toEqual([{ id: 1, title: "a", done: true }]);
+    expect(await listTodos(url)).toEqual([{ id: 1, title: "a", done: true }]);
     await loseTheAnswerTo(() => send(url, "DELETE", "/api/todos/1"));
-    expect(await list(url)).toEqual([]);
+    expect(await listTodos(url)).toEqual([]);
     await stored.close();
   });
 
@@ -390,7 +379,7 @@ describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
     const made = new Map(writers.flatMap(({ made }) => [...made]));
     expect(made.size).toBe(writers.reduce((sum, { made }) => sum + made.size, 0));
     for (const url of urls) await verify(url, made);
-    expect(await list(urls[0])).toEqual(await list(urls[1]));
+    expect(await listTodos(urls[0])).toEqual(await listTodos(urls[1]));
   });
 
   // Like a machine without power, and like a balancer without a server.

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { createTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -87,16 +88,7 @@ ${settings}
     await events.take(1);
     const received = events.take(EVENTS);
     for (let i = 0; i < EVENTS; i += 10) {
-      const created = await Promise.all(
-        Array.from({ length: 10 }, () =>
-          fetch(`${writer}/api/todos`, {
-            method: "POST",
-            headers: { "Content-Type": "application/json" },
-            body: '{"title":"x"}',
-          }),
-        ),
-      );
-      expect(created.map(({ status }) => status)).toEqual(created.map(() => 201));
+      await Promise.all(Array.from({ length: 10 }, () => createTodo(writer, "x")));
     }
     expect((await received).map(({ data }) => JSON.parse(data).id)).toEqual(
       Array.from({ length: EVENTS }, (_, index) => index + 1),

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { runTodo } from "./command.ts";
+import { ended, runTodo } from "./command.ts";
 import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "./postgres.ts";
 import { executeSql } from "./postgres-store.ts";
+import { createTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -23,10 +24,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
 
   const newPath = (): string => join(folder, `${++files}`);
 
-  async function todo(store: string, ...args: readonly string[]) {
-    await using command = runTodo(args, { TODO_STORE: store });
-    return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-  }
+  const todo = (store: string, ...args: readonly string[]) => ended(runTodo(args, { TODO_STORE: store }));
 
   /** Exports a store to a file; returns the text. */
   async function exported(store: string, ...args: readonly string[]): Promise<string> {
@@ -86,12 +84,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     const list = await fetch(`${url}/api/todos?limit=2`);
     expect(await list.text()).toContain('[{"id":2,"title":"to-do 1 ');
     expect(await etag()).not.toBe(before);
-    const response = await fetch(`${url}/api/todos`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: '{"title":"next"}',
-    });
-    expect(await response.text()).toStartWith('{"id":75001,');
+    expect((await createTodo(url, "next")).id).toBe(75_001);
   });
 
   test("into PostgreSQL is rejected once the store has contained to-dos", async () => {

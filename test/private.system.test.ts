@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { hashToken } from "../src/credential/token.ts";
 import { type Command, runTodo } from "./command.ts";
 import { startPostgres, whyNoServer } from "./postgres.ts";
+import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { type EventStream, follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -50,12 +51,8 @@ test.skipIf(skipFor(whyNoServer))(
     const revokedAt = performance.now();
     await Promise.all(streams.map((stream) => stream.rest()));
     expect(performance.now() - revokedAt).toBeLessThan(ENDS_WITHIN_MS);
-    const response = await fetch(`${replicas.urls[0]}/api/todos`, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${kept}`, "Content-Type": "application/json" },
-      body: '{"title":"still followed"}',
-    });
-    expect(response.status).toBe(201);
+    const headers = { Authorization: `Bearer ${kept}` };
+    expect((await postTodo(replicas.urls[0] ?? "", "still followed", headers)).status).toBe(201);
     // A stream begins with its position.
     for (const other of others) expect((await other.take(2)).at(-1)?.type).toBe("created");
     await Promise.all(others.map((other) => other.close()));

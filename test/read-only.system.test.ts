@@ -3,7 +3,7 @@ import { chmod, cp, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
-import { run, runTodo } from "./command.ts";
+import { ended, run, runTodo } from "./command.ts";
 import { skipFor } from "./skip.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "todo-read-only-"));
@@ -38,10 +38,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-async function todo(...args: string[]) {
-  await using command = runTodo(args);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const todo = (...args: readonly string[]) => ended(runTodo(args));
 
 describe.skipIf(skipFor(whyWritable))("a store on read-only media", () => {
   test.each([

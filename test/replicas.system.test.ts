@@ -3,6 +3,7 @@ import { type Command, runTodo } from "./command.ts";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
 import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
+import type { ServedTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -13,12 +14,6 @@ const CLIENTS = 16;
 /** A small number, so that clients use the same to-dos. */
 const TODOS_AT_ONCE = 8;
 const RESUMES_WITHIN_MS = 60_000;
-
-interface Todo {
-  readonly id: number;
-  readonly title: string;
-  readonly done: boolean;
-}
 
 /** A to-do, and all operations of clients on it. */
 interface Item {
@@ -86,7 +81,7 @@ class Clients {
     const end = performance.now();
     if (reply === undefined) return "";
     expect(reply.status).toBe(200);
-    const todos: readonly Todo[] = JSON.parse(reply.text);
+    const todos: readonly ServedTodo[] = JSON.parse(reply.text);
     const listed = new Map(todos.map((todo) => [todo.id, todo]));
     for (const item of known) {
       const todo = listed.get(item.id ?? 0);
@@ -188,7 +183,7 @@ function answerTo(call: Operation["call"], item: Item, { status, text }: Reply):
     return "ok";
   }
   expect(status).toBe(call === "create" ? 201 : 200);
-  const todo: Todo = JSON.parse(text);
+  const todo: ServedTodo = JSON.parse(text);
   item.id ??= todo.id;
   expect([todo.id, todo.title]).toEqual([item.id, item.title]);
   if (call === "get") return stateOf(todo);
@@ -196,7 +191,7 @@ function answerTo(call: Operation["call"], item: Item, { status, text }: Reply):
   return "ok";
 }
 
-function stateOf(todo: Todo | undefined): Answer {
+function stateOf(todo: ServedTodo | undefined): Answer {
   if (todo === undefined) return "absent";
   return todo.done ? "done" : "open";
 }

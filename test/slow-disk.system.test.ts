@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
+import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 import { until } from "./until.ts";
@@ -26,11 +27,7 @@ test.skipIf(skipFor(whyUntraceable))(
       const options = ["-o", "/dev/null", "-P", `${path}-wal`, "-e", `trace=${SYNCS}`, "-e", SLOWLY];
       await using server = serveTraced(path, options);
       const url = await server.url;
-      const post = async (title: string): Promise<number> => {
-        const headers = { "Content-Type": "application/json" };
-        const body = JSON.stringify({ title });
-        return (await fetch(`${url}/api/todos`, { method: "POST", headers, body })).status;
-      };
+      const post = async (title: string): Promise<number> => (await postTodo(url, title)).status;
       const statusOf = async (route: string): Promise<number> => {
         const response = await fetch(url + route, { headers: { Authorization: "Bearer unknown" } });
         await response.arrayBuffer();

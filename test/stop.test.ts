@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
 import { copyProgram } from "./patched-copy.ts";
 import { openSocket, request } from "./raw-http.ts";
+import { createTodo } from "./served-todos.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -112,8 +113,7 @@ describe("a server that shuts down", () => {
     await using subscriber = await follow(url);
     server.kill("SIGTERM");
     await stopping(server);
-    const headers = { "Content-Type": "application/json" };
-    await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"x"}' });
+    await createTodo(url, "x");
     expect((await subscriber.rest()).map(({ type }) => type)).toEqual(["position", "created"]);
     expect(await server.exited).toBe(0);
   });

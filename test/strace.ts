@@ -1,6 +1,7 @@
 import { expect } from "bun:test";
 import { randomUUID } from "node:crypto";
 import { type Command, run } from "./command.ts";
+import { listTodos, postTodo } from "./served-todos.ts";
 import { reasonAgainst } from "./tools.ts";
 
 const WRITERS = 4;
@@ -55,12 +56,11 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
     const faults = inject === undefined ? [] : ["-e", `inject=${inject}`];
     const options = ["-xx", "-y", "-s", "8192", "-e", `trace=${calls}`, ...faults, "-o", output];
     await using server = serveTraced(path, options, main);
-    const url = `${await server.url}/api/todos`;
+    const url = await server.url;
     const write = async (): Promise<void> => {
       for (let i = 0; i < POSTS_EACH; i++) {
         const title = randomUUID();
-        const headers = { "Content-Type": "application/json" };
-        const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ title }) });
+        const response = await postTodo(url, title);
         expect(response.status).toBeOneOf(inject === undefined ? [201] : [201, 503]);
         await response.arrayBuffer();
         if (response.ok) titles.push(title);
@@ -68,7 +68,7 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
     };
     await Promise.all(Array.from({ length: WRITERS }, write));
     // When this request is answered, the calls that sent the earlier responses have returned and are in the trace.
-    await (await fetch(url)).arrayBuffer();
+    await listTodos(url);
   }
   return { calls: parse(await Bun.file(output).text()), titles };
 }

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { type Command, run, runTodo } from "../../test/command.ts";
 import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
+import { createTodo } from "../../test/served-todos.ts";
 import { until } from "../../test/until.ts";
 import { MetricRegistry } from "../http/observability/metric-registry.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
@@ -36,15 +37,6 @@ async function createStore(url: string): Promise<string | undefined> {
 
 const finished = (server: Command): number => server.stdout().split('"backup finished"').length - 1;
 
-async function post(server: Command, title: string): Promise<void> {
-  const init = {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ title }),
-  };
-  expect((await fetch(`${await server.url}/api/todos`, init)).status).toBe(201);
-}
-
 /** Returns the titles of the to-dos in a backup. */
 async function titlesIn(file: string): Promise<string[]> {
   await using command = runTodo(["export", "--store", `sqlite:${file}`]);
@@ -61,7 +53,7 @@ describe("scheduled backups", () => {
     const others = ["mine.db", "todos-20260101T000000Z-other.db", "todos-20260101T000000Z-other.db.part"];
     for (const name of [part, ...others]) writeFileSync(join(backups, name), "");
     await using server = serve(store, "--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "2");
-    await post(server, "a");
+    await createTodo(await server.url, "a");
     await until(() => finished(server) >= 4, "four backups are made");
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
@@ -100,7 +92,7 @@ describe("scheduled backups", () => {
     await until(() => server.stdout().includes('"backup failed"'), "a backup fails");
     const url = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
     expect(await (await fetch(url)).text()).toMatch(/^todo_backup_failures_total [1-9]/m);
-    await post(server, "b");
+    await createTodo(await server.url, "b");
     mkdirSync(backups);
     const before = finished(server);
     await until(() => finished(server) > before, "backups succeed again");

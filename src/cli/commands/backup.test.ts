@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { callTodo } from "../../../test/call-todo.ts";
 import { runTodo } from "../../../test/command.ts";
+import { listTodos, type ServedTodo } from "../../../test/served-todos.ts";
 import { storePathsIn } from "../../../test/temporary.ts";
 import { createKey } from "../../credential/key.ts";
 import { createLink } from "../../credential/session.ts";
@@ -13,12 +14,6 @@ const WRITERS = 8;
 const HEADERS = { "Content-Type": "application/json" };
 
 const newPath = storePathsIn();
-
-interface Todo {
-  readonly id: number;
-  readonly title: string;
-  readonly done: boolean;
-}
 
 const ran = (...args: readonly string[]) => callTodo(args);
 
@@ -31,14 +26,10 @@ const left = (path: string): string[] =>
     existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
   );
 
-async function send(method: string, url: string, body: object): Promise<Todo> {
+async function send(method: string, url: string, body: object): Promise<ServedTodo> {
   const response = await fetch(url, { method, headers: HEADERS, body: JSON.stringify(body) });
   expect(response.ok).toBe(true);
   return JSON.parse(await response.text());
-}
-
-async function list(url: string): Promise<readonly Todo[]> {
-  return JSON.parse(await (await fetch(`${url}/api/todos`)).text());
 }
 
 /** Writes to a server as fast as it responds. The returned collections show what it has acknowledged so far. */
@@ -91,7 +82,7 @@ test("a backup that is made during concurrent writes of 8 clients contains all e
   expect(left(copy)).toEqual([""]);
 
   await using server = serve(copy);
-  const todos = await list(await server.url);
+  const todos = await listTodos(await server.url);
   expect(stdout).toStartWith(`restored ${todos.length} to-dos, ${statSync(file).size} bytes, position `);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
   expect(todos.filter(({ id, title }) => written.get(id) !== title)).toEqual([]);

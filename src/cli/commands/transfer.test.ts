@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { callTodo } from "../../../test/call-todo.ts";
 import { run, runTodo } from "../../../test/command.ts";
+import { createTodo, postTodo } from "../../../test/served-todos.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { decode } from "../../../test/store-contract.ts";
 import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
@@ -79,17 +80,6 @@ function many(count: number): string {
   const file = newPath();
   writeFileSync(file, header(count, count) + upTo(count));
   return file;
-}
-
-async function post(url: string, title: string): Promise<string> {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(`${url}/api/todos`, {
-    method: "POST",
-    headers,
-    body: JSON.stringify({ title }),
-  });
-  expect(response.status).toBe(201);
-  return response.text();
 }
 
 const TITLES = [
@@ -157,7 +147,7 @@ test("export and import preserve ids above 2^53", async () => {
   const url = await server.url;
   const list = await (await fetch(`${url}/api/todos`)).text();
   expect([...list.matchAll(/"id":(\d+)/g)].map(([, digits]) => digits)).toEqual(ids.map(String));
-  expect(await post(url, "last")).toBe(line(2n ** 63n - 1n, "last").trim());
+  expect(await (await postTodo(url, "last")).text()).toBe(line(2n ** 63n - 1n, "last").trim());
   const full = { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
   expect((await fetch(`${url}/api/todos`, full)).status).toBe(507);
 });
@@ -171,7 +161,7 @@ describe("todo export", () => {
     let written = 0;
     const writers = Array.from({ length: 8 }, async () => {
       while (!stopped) {
-        await post(url, "x");
+        await createTodo(url, "x");
         written++;
       }
     });

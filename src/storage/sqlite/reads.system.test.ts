@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../../test/command.ts";
+import { createTodo } from "../../../test/served-todos.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
@@ -30,28 +31,22 @@ const serve = (): Command => serveTraced(path, ["-e", "trace=pread64", "-P", pat
 
 const countReads = (): number => readFileSync(trace, "latin1").split("pread64(").length - 1;
 
-async function post(url: string): Promise<void> {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(`${url}/api/todos`, { method: "POST", headers, body: '{"title":"a"}' });
-  expect(response.status).toBe(201);
-}
-
 describe.skipIf(skipFor(whyUntraceable))("a server with a large store", () => {
   test("does not read the store again after a command has changed API keys, nor when it stops", async () => {
     writeFileSync(trace, "");
     await using server = serve();
     const url = await server.url;
-    await post(url);
+    await createTodo(url, "a");
     const atStart = countReads();
     expect(atStart).toBeGreaterThan(FEW_READS);
     await using command = runTodo(["keys", "create", "ci", "--store", `sqlite:${path}`]);
     expect(await command.exited).toBe(0);
     const headers = { Authorization: `Bearer ${command.stdout().trim().split(/\s/).at(-1)}` };
     await until(async () => (await fetch(`${url}/api/whoami`, { headers })).ok, "the server knows the key");
-    await post(url);
+    await createTodo(url, "a");
     // Long enough for a check of the files.
     await Bun.sleep(1500);
-    await post(url);
+    await createTodo(url, "a");
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
     expect(countReads() - atStart).toBeLessThan(FEW_READS);
