@@ -78,6 +78,31 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     await page.addScriptTag({ content: FORGE });
     return page.evaluate(`forge(${JSON.stringify(target)})`);
   };
+  /** Shows a sandboxed frame, whose origin is null, and forges requests in it. Returns what it could read. */
+  const forgeInFrame = async (page: Page, target: object, frame: string): Promise<string[]> => {
+    await page.setContent(`<iframe sandbox="allow-scripts allow-forms" ${frame}></iframe>`);
+    const child = page.frames().find((one) => one !== page.mainFrame());
+    if (child === undefined) throw new Error("the page has no frame");
+    await child.waitForLoadState();
+    expect(await child.evaluate("origin")).toBe("null");
+    return child.evaluate(`${FORGE}; forge(${JSON.stringify(target)})`);
+  };
+  const EMPTY_FRAME = 'srcdoc="<!doctype html><body>"';
+  /** Submits forms as navigations, with which the browser sends what it knows. Returns the texts that it shows then. */
+  const submitForms = async (page: Page, url: string): Promise<string[]> => {
+    const from = page.url();
+    const texts: string[] = [];
+    for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+      await page.setContent(
+        `<form method=post enctype="${enctype}" action="${url}">
+         <input name='{"name":"forged","title":"forged","x":"' value='"}'></form>`,
+      );
+      await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
+      texts.push(await page.innerText("body"));
+      await page.goto(from);
+    }
+    return texts;
+  };
   const todosOf = (origin: string) => ({
     collection: `${origin}/api/todos`,
     member: `${origin}/api/todos/1`,
@@ -122,20 +147,14 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     expect(service.asked()).toContain("DELETE /api/todos/1 204");
   });
 
-  test.each<[what: string, sandbox: string, frame: (page: string) => string]>([
-    ["a sandboxed frame", "allow-scripts allow-forms", (page) => `srcdoc=${JSON.stringify(page)}`],
-    ["a data: URL", "allow-scripts allow-forms", (page) => `src="data:text/html;base64,${btoa(page)}"`],
-  ])("%s, whose origin is null, writes nothing and reads nothing", async (_what, sandbox, frame) => {
+  test.each([
+    ["a sandboxed frame", EMPTY_FRAME],
+    ["a data: URL", `src="data:text/html;base64,${btoa("<!doctype html><body>")}"`],
+  ])("%s, whose origin is null, writes nothing and reads nothing", async (_what, frame) => {
     await using site = startSite();
     await using service = await startGuarded({ network: { onLoopback: true } });
     const page = await open(site.at("localhost"));
-    await page.setContent(`<iframe sandbox="${sandbox}" ${frame("<!doctype html><body>")}></iframe>`);
-    const child = page.frames().find((one) => one !== page.mainFrame());
-    if (child === undefined) throw new Error("the page has no frame");
-    await child.waitForLoadState();
-    expect(await child.evaluate("origin")).toBe("null");
-    const target = JSON.stringify(todosOf(service.url));
-    expect(await child.evaluate<string[]>(`${FORGE}; forge(${target})`)).toEqual([]);
+    expect(await forgeInFrame(page, todosOf(service.url), frame)).toEqual([]);
     expect(service.asked()).toContain("POST /api/todos 403");
     expect(await service.held()).toEqual(UNTOUCHED);
   });
@@ -160,16 +179,8 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
           await page.goto(site.at(from));
           const target = keysOf(`http://${host}:${service.port}`, service.keyId);
           expect(await forge(page, target)).toEqual([]);
-          // A form that is submitted as a navigation, with which the browser sends the stored password.
-          for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
-            await page.setContent(
-              `<form method=post enctype="${enctype}" action="${target.collection}">
-               <input name='{"name":"forged","x":"' value='"}'></form>`,
-            );
-            await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
-            expect(await page.innerText("body")).toContain("cross_site_write");
-            await page.goto(site.at(from));
-          }
+          for (const text of await submitForms(page, target.collection))
+            expect(text).toContain("cross_site_write");
           expect(service.asked()).toContain("POST /admin/keys 403");
           expect([...service.asked()].filter((line) => /^(?:POST|PATCH|DELETE) .* 20/.test(line))).toEqual(
             [],
@@ -233,18 +244,10 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
         const session = { ...target, collection: `${origin}/api/session`, member: `${origin}/api/session` };
         const signIns = { ...session, body: `{"token":"${service.token}"}` };
         expect(await forge(page, signIns)).toEqual([]);
-        // Forms that are submitted as navigations, with which the browser sends what it knows.
         for (const url of [target.collection, target.member, session.collection]) {
-          for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
-            await page.setContent(
-              `<form method=post enctype="${enctype}" action="${url}">
-               <input name='{"title":"forged","x":"' value='"}'></form>`,
-            );
-            await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
-            const text = await page.innerText("body");
+          for (const text of await submitForms(page, url)) {
             expect(text).toMatch(/cross_site_write|unauthorized|https_required/);
             expect(text).not.toContain(TITLE);
-            await page.goto(site.at(from));
           }
         }
         const isWrite = /^(?:POST|PATCH|DELETE) .* 20/;
@@ -281,15 +284,8 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       await using _service = service;
       for (const origin of [site.at("elsewhere.example"), site.at("127.0.0.1")]) {
         await page.goto(origin);
-        await page.setContent(
-          `<iframe sandbox="allow-scripts allow-forms" srcdoc="<!doctype html><body>"></iframe>`,
-        );
-        const child = page.frames().find((one) => one !== page.mainFrame());
-        if (child === undefined) throw new Error("the page has no frame");
-        await child.waitForLoadState();
-        expect(await child.evaluate("origin")).toBe("null");
-        const target = JSON.stringify({ ...todosOf(service.url), credentials: "include" });
-        expect(await child.evaluate<string[]>(`${FORGE}; forge(${target})`)).toEqual([]);
+        const target = { ...todosOf(service.url), credentials: "include" };
+        expect(await forgeInFrame(page, target, EMPTY_FRAME)).toEqual([]);
       }
       const isWrite = /^(?:POST|PATCH|DELETE) .api.todos.* 20/;
       expect([...service.asked()].filter((line) => isWrite.test(line))).toEqual([]);

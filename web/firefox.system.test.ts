@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import axe from "axe-core";
-import { createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { KEEP_STATUS } from "../test/page.ts";
-import { startService } from "../test/service.ts";
+import { startPrivate } from "../test/private-service.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, numbered, start, storedTodos, TITLES, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -89,13 +88,9 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
   });
 
   test("of the API keys creates, rotates and revokes a key, and fits windows of every width", async () => {
-    const store = openMemory();
-    const { keys } = store;
-    const checkUser = createFixedUserCheck("admin", "secret");
-    const lookupClient = createKeyLookup(keys, Date.now);
-    await using service = startService({
-      store,
-      credentials: { keys, checkUser, lookupClient },
+    await using service = startPrivate(openMemory(), {
+      credentials: { checkUser: createFixedUserCheck("admin", "secret") },
+      access: { privateMode: false },
       network: { onLoopback: true },
     });
     const page = await firefox.open(`${service.url.replace("//", "//admin:secret@")}/admin/keys`);

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import type { BrowserContextOptions, Page, Route } from "playwright-core";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
+import { createKey } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
+import { mint } from "../test/credentials.ts";
 import { accessibilityViolations, useChromium } from "../test/page.ts";
-import { startService } from "../test/service.ts";
+import { startPrivate } from "../test/private-service.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 
@@ -13,21 +14,14 @@ const DAY = 24 * 60 * 60 * 1000;
 const ADMIN = { httpCredentials: { username: "admin", password: "secret" } };
 
 function start(privateMode = false) {
-  const store = openMemory();
-  const { keys } = store;
-  const service = startService({
-    store,
-    credentials: {
-      keys,
-      checkUser: createFixedUserCheck("admin", "secret"),
-      lookupClient: createKeyLookup(keys, Date.now),
-    },
+  const service = startPrivate(openMemory(), {
+    credentials: { checkUser: createFixedUserCheck("admin", "secret") },
     access: { privateMode },
     network: { onLoopback: true },
   });
   const whoami = async (token: string): Promise<string> =>
     (await service.send("GET", "/api/whoami", { headers: { Authorization: `Bearer ${token}` } })).text();
-  return { ...service, keys, whoami };
+  return { ...service, keys: service.store.keys, whoami };
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
@@ -36,7 +30,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   /** Opens the page of a service that has keys with these names. */
   async function openKeys(names: readonly string[] = [], options: BrowserContextOptions = {}) {
     const service = use(start());
-    for (const name of names) await createKey(service.keys, name, undefined, Date.now());
+    for (const name of names) await mint(service.keys, name);
     return { ...(await open(`${service.url}/admin/keys`, { ...ADMIN, ...options })), service };
   }
 
@@ -98,7 +92,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("invites a person by a link, and lists their browsers under their key", async () => {
     const service = use(start(true));
-    await createKey(service.keys, "ada", undefined, Date.now());
+    await mint(service.keys, "ada");
     const { page } = await open(`${service.url}/admin/keys`, ADMIN);
     const link = page.locator("#invite-content code").first();
     await page.getByLabel("Name", { exact: true }).fill("ben");
@@ -144,7 +138,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("works at a URL that contains the password", async () => {
     const service = use(start());
-    await createKey(service.keys, "ci", undefined, Date.now());
+    await mint(service.keys, "ci");
     const url = `${service.url.replace("//", "//admin:secret@")}/admin/keys`;
     const window = await open(url);
     await window.page.getByRole("rowheader", { name: "ci" }).waitFor();
@@ -182,17 +176,16 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("shows changes made elsewhere within ten seconds, and keeps the focus", async () => {
     const service = use(start());
-    const now = Date.now();
-    await createKey(service.keys, "ci", undefined, now);
-    const phone = await createKey(service.keys, "phone", undefined, now);
+    await mint(service.keys, "ci");
+    const phone = await mint(service.keys, "phone");
     const { page } = await open("about:blank", ADMIN);
     await page.clock.install();
     await page.goto(`${service.url}/admin/keys`);
     const ci = page.getByRole("button", { name: "Rotate ci" });
     await ci.focus();
     const button = await ci.elementHandle();
-    await createKey(service.keys, "laptop", undefined, Date.now());
-    await service.keys.delete(phone?.key.id ?? "");
+    await mint(service.keys, "laptop");
+    await service.keys.delete(phone.key.id);
     await page.clock.fastForward(10_000);
     await page.getByRole("rowheader", { name: "laptop" }).waitFor();
     expect(await page.getByRole("rowheader").allTextContents()).toEqual(["laptop", "ci"]);
@@ -232,8 +225,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("keeps a dialog open when the response for an earlier dialog arrives", async () => {
     const service = use(start());
-    await createKey(service.keys, "one", undefined, Date.now());
-    await createKey(service.keys, "two", undefined, Date.now());
+    await mint(service.keys, "one");
+    await mint(service.keys, "two");
     for (const outcome of ["succeeds", "fails"] as const) {
       const { page } = await open(`${service.url}/admin/keys`, ADMIN);
       const dialog = page.getByRole("dialog");
@@ -373,13 +366,13 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("rotates and revokes a key after confirmation", async () => {
     const service = use(start());
-    const old = await createKey(service.keys, "ci", undefined, Date.now());
+    const old = await mint(service.keys, "ci");
     const { page } = await open(`${service.url}/admin/keys`, ADMIN);
     const dialog = page.getByRole("dialog");
     const overlap = dialog.getByLabel("The old token works for");
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await page.keyboard.press("Escape");
-    expect(await service.whoami(old?.token ?? "")).toBe("ci");
+    expect(await service.whoami(old.token)).toBe("ci");
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await overlap.fill("a while");
     await dialog.getByRole("button", { name: "Rotate" }).click();
@@ -395,7 +388,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.locator("#invite-heading:focus").waitFor();
     const token = (await page.locator("#invite-content code").textContent()) ?? "";
     expect(await service.whoami(token)).toBe("ci");
-    expect(await service.whoami(old?.token ?? "")).toContain('"unauthorized"');
+    expect(await service.whoami(old.token)).toContain('"unauthorized"');
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Revoke ci" }).click();
     await dialog.getByRole("button", { name: "Cancel" }).click();
@@ -415,7 +408,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("renames a key, and shows what is wrong with a name", async () => {
     const { page, service } = await openKeys(["build"]);
-    const ci = await createKey(service.keys, "ci", undefined, Date.now());
+    const ci = await mint(service.keys, "ci");
     const dialog = page.getByRole("dialog");
     const name = dialog.getByLabel("New name");
     await page.reload();
@@ -431,7 +424,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await name.fill("release");
     await name.press("Enter");
     await page.getByRole("rowheader", { name: "release" }).waitFor();
-    expect(await service.whoami(ci?.token ?? "")).toBe("release");
+    expect(await service.whoami(ci.token)).toBe("release");
   });
 
   test("rotates a key once per double click or Enter", async () => {
@@ -456,10 +449,10 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
 
   test("reloads the list after another window has revoked a key", async () => {
     const service = use(start());
-    const created = await createKey(service.keys, "ci", undefined, Date.now());
+    const created = await mint(service.keys, "ci");
     const { page } = await open(`${service.url}/admin/keys`, ADMIN);
     await page.getByRole("button", { name: "Revoke ci" }).click();
-    await service.keys.delete(created?.key.id ?? "");
+    await service.keys.delete(created.key.id);
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("alert").getByText("API key not found").waitFor();
     await page.getByText("No keys yet.").waitFor();

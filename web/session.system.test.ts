@@ -1,12 +1,12 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { BrowserContextOptions, Page, Route } from "playwright-core";
-import { createKey, createKeyLookup } from "../src/credential/key.ts";
-import { createLink, isCurrent } from "../src/credential/session.ts";
+import { createLink } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
+import { as, basic, mint } from "../test/credentials.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
-import { startService } from "../test/service.ts";
+import { startPrivate } from "../test/private-service.ts";
 import { skipFor } from "../test/skip.ts";
 import { add, expectTitles, storedTodos, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -17,22 +17,15 @@ const PHONE = { viewport: { width: 390, height: 844 }, serviceWorkers: "allow" }
 const ANN = { user: "ann", password: "secret" };
 const BOB = { user: "bob", password: "secret" };
 
+const IS_KEPT = "caches.match('/last-list').then(Boolean)";
+
 /** Starts a private service with the users ann and bob. */
-async function startPrivate() {
+async function startShared() {
   const store = openMemory();
   await store.insert("mine alone");
-  const storedEntry = () => "entry";
-  const service = startService({
-    store,
-    access: { privateMode: true },
-    credentials: {
-      keys: store.keys,
-      storedEntry,
-      lookupClient: createKeyLookup(store.keys, Date.now, (parent) => isCurrent(parent, storedEntry)),
-      checkUser: (user, password) => ["ann", "bob"].includes(user) && password === "secret",
-    },
-  });
-  return { ...service, store };
+  const checkUser = (user: string, password: string) =>
+    ["ann", "bob"].includes(user) && password === "secret";
+  return startPrivate(store, { credentials: { checkUser } });
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
@@ -40,7 +33,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
 
   /** Opens the list of a private service in a browser that is signed in. */
   async function openAs(person: typeof ANN, options: BrowserContextOptions = {}) {
-    const service = use(await startPrivate());
+    const service = use(await startShared());
     const { page } = await open(service.url, options);
     await signIn(page, person);
     return { page, service };
@@ -53,8 +46,14 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.locator("#device-list").getByText("This browser").waitFor();
   }
 
+  async function signOut(page: Page): Promise<void> {
+    await openDevices(page);
+    await page.getByRole("button", { name: "Sign out this browser" }).click();
+    await page.getByText("This list is private.").waitFor();
+  }
+
   test("signs in by password, adds a device by a link, reads offline, revokes the device and signs out", async () => {
-    const service = use(await startPrivate());
+    const service = use(await startShared());
     const { page } = await open(service.url);
     await page.locator("#secret:focus").waitFor();
     expect(await page.locator("#focus-title").isVisible()).toBe(false);
@@ -90,10 +89,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await other.locator(".todo").waitFor();
     await expectTitles(other, ["mine alone"]);
 
-    await until(
-      async () => (await page.evaluate("caches.match('/last-list').then(Boolean)")) === true,
-      "the list is kept",
-    );
+    await until(async () => (await page.evaluate(IS_KEPT)) === true, "the list is kept");
     await page.reload();
     await page.context().setOffline(true);
     await page.reload();
@@ -104,12 +100,11 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.getByRole("button", { name: /^Sign out Chrome/ }).click();
     await other.getByText("This browser was signed out.").waitFor();
     expect(await other.locator("body").textContent()).not.toContain("mine alone");
-    const isKept = "caches.match('/last-list').then(Boolean)";
-    await until(async () => (await other.evaluate(isKept)) === false, "the list is not kept");
+    await until(async () => (await other.evaluate(IS_KEPT)) === false, "the list is not kept");
 
     await page.getByRole("button", { name: "Sign out this browser" }).click();
     await page.getByText("This list is private.").waitFor();
-    expect(await page.evaluate(isKept)).toBe(false);
+    expect(await page.evaluate(IS_KEPT)).toBe(false);
     expect(await page.context().cookies()).toEqual([]);
     // Neither the back-forward cache nor the service worker shows the list again.
     await page.goto(`${service.url}/docs`);
@@ -122,9 +117,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     // Some versions of Chromium do not let Playwright abort a request that passes a service worker.
     const { page, service } = await openAs(ANN, { serviceWorkers: "block" });
     await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
-    await openDevices(page);
-    await page.getByRole("button", { name: "Sign out this browser" }).click();
-    await page.getByText("This list is private.").waitFor();
+    await signOut(page);
     await untilStored(service.store, ["1 (mine alone)"]);
     expect(await page.evaluate("localStorage.getItem('todo-service.owner')")).toBeNull();
 
@@ -144,8 +137,6 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await untilStored(service.store, ["1 (mine alone)"]);
   });
 
-  const IS_KEPT = "caches.match('/last-list').then(Boolean)";
-
   /** Opens another window of the same browser. */
   async function openBeside(page: Page, script = ""): Promise<Page> {
     const other = await page.context().newPage();
@@ -155,12 +146,6 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await other.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
     await expectTitles(other, ["mine alone"]);
     return other;
-  }
-
-  async function signOut(page: Page): Promise<void> {
-    await openDevices(page);
-    await page.getByRole("button", { name: "Sign out this browser" }).click();
-    await page.getByText("This list is private.").waitFor();
   }
 
   test("a sign-out reaches the other windows, which show and store nothing any more", async () => {
@@ -220,7 +205,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   });
 
   test("sends changes from a browser that blocks storage", async () => {
-    const service = use(await startPrivate());
+    const service = use(await startShared());
     const { page } = await open("about:blank", { serviceWorkers: "block" });
     await page.addInitScript(`
         Object.defineProperty(globalThis, "localStorage", {
@@ -237,11 +222,8 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   });
 
   test("cancels a link, which the history of the browser keeps", async () => {
-    const service = use(await startPrivate());
-    const authorization = `Basic ${Buffer.from("ann:secret").toString("base64")}`;
-    const made = await service.send("POST", "/api/session/links", {
-      headers: { Authorization: authorization },
-    });
+    const service = use(await startShared());
+    const made = await service.send("POST", "/api/session/links", as(basic(ANN.user, ANN.password)));
     const { link } = JSON.parse(await made.text());
     const { page } = await open(link);
     const cancelled = page.waitForResponse("**/api/session/link/cancel");
@@ -253,7 +235,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   });
 
   test("does not send a form that lacks the password or the user name", async () => {
-    const service = use(await startPrivate());
+    const service = use(await startShared());
     const { page } = await open(service.url);
     let sent = 0;
     await page.route("**/api/session", (route) => {
@@ -279,11 +261,10 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   });
 
   test("signs in with one field: a link, after a question, or a token", async () => {
-    const service = use(await startPrivate());
-    const minted = await createKey(service.store.keys, "ben", undefined, Date.now());
-    const { id = "", scope = "read" } = minted?.key ?? {};
-    const link = await createLink(service.store.keys, { kind: "key", id }, scope, Date.now());
-    for (const secret of [`https://elsewhere.example/#sign-in=${link?.code}`, minted?.token ?? ""]) {
+    const service = use(await startShared());
+    const { key, token } = await mint(service.store.keys, "ben");
+    const link = await createLink(service.store.keys, { kind: "key", id: key.id }, key.scope, Date.now());
+    for (const secret of [`https://elsewhere.example/#sign-in=${link?.code}`, token]) {
       const { page } = await open(service.url);
       const field = page.getByLabel("Paste your link or your token");
       await field.fill("secret");
@@ -294,23 +275,22 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await page.getByText("Ask the person who sent it for a new one.").waitFor();
       await field.fill(` ${secret} `);
       await field.press("Enter");
-      if (secret !== minted?.token) await page.getByRole("button", { name: "Sign in as ben" }).click();
+      if (secret !== token) await page.getByRole("button", { name: "Sign in as ben" }).click();
       await page.locator(".todo").waitFor();
     }
   });
 
   test("signs in once if a person presses Enter or the button twice", async () => {
-    const service = use(await startPrivate());
-    const minted = await createKey(service.store.keys, "ben", undefined, Date.now());
-    const { id = "", scope = "read" } = minted?.key ?? {};
-    const link = await createLink(service.store.keys, { kind: "key", id }, scope, Date.now());
+    const service = use(await startShared());
+    const { key, token } = await mint(service.store.keys, "ben");
+    const link = await createLink(service.store.keys, { kind: "key", id: key.id }, key.scope, Date.now());
     const { page } = await open(service.url);
     let sent = 0;
     page.on("request", (request) => {
       if (request.method() === "POST" && request.url().endsWith("/api/session")) sent++;
     });
     const field = page.getByLabel("Paste your link or your token");
-    await field.fill(minted?.token ?? "");
+    await field.fill(token);
     const { promise: first, resolve: hold } = Promise.withResolvers<Route>();
     await page.route("**/api/session", hold, { times: 1 });
     await field.press("Enter");
@@ -329,10 +309,10 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   });
 
   test("a person renames a device, and sees what is wrong with a name", async () => {
-    const service = use(await startPrivate());
+    const service = use(await startShared());
     // The name of a device begins with 60 characters of this one.
-    const minted = await createKey(service.store.keys, "x".repeat(61), undefined, Date.now());
-    const person = { token: minted?.token ?? "" };
+    const { token } = await mint(service.store.keys, "x".repeat(61));
+    const person = { token };
     const { page } = await open(service.url);
     await service.sendJson("POST", "/api/session", person);
     await signIn(page, person);
@@ -416,7 +396,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
 
 describe.skipIf(skipFor(whyNoFirefox))("in Firefox", () => {
   test("a browser signs in by password and out again", async () => {
-    await using service = await startPrivate();
+    await using service = await startShared();
     await using firefox = await launchFirefox();
     const page = await firefox.open(service.url);
     const shows = (selector: string) =>
