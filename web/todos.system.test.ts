@@ -13,6 +13,7 @@ import {
   expectTitles,
   focusedName,
   numbered,
+  press,
   start,
   storedTitles,
   storedTodos,
@@ -57,12 +58,8 @@ async function submitDuringRequest(page: Page, titles: readonly string[]): Promi
     await Bun.sleep(300);
     await route.continue();
   });
-  const field = page.getByLabel("New to-do");
-  for (const title of titles) {
-    await field.fill(title);
-    await page.keyboard.press("Enter");
-  }
-  return field;
+  for (const title of titles) await add(page, title);
+  return page.getByLabel("New to-do");
 }
 
 /** Clicks twice at the place of an element. The events say that 150 ms are between them, however long `untilShown` takes. */
@@ -210,12 +207,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.keyboard.press("Enter");
     await page.getByText("The title must be at most 120 characters.").first().waitFor();
     expect(await field.inputValue()).toBe("x".repeat(121));
-    await field.fill("fits");
-    await page.keyboard.press("Enter");
+    await add(page, "fits");
     await expectTitles(page, ["fits"]);
     expect(await error.textContent()).toBe("");
-    await field.fill("one too many");
-    await page.keyboard.press("Enter");
+    await add(page, "one too many");
     await page.getByRole("alert").getByText("“one too many” could not be added:").waitFor();
     await expectTitles(page, ["fits"]);
   });
@@ -228,8 +223,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await route.continue();
     });
     const field = page.getByLabel("New to-do");
-    await field.fill("one");
-    await page.keyboard.press("Enter");
+    await add(page, "one");
     // A second Enter finds an empty field.
     await page.keyboard.press("Enter");
     await field.fill("two");
@@ -276,9 +270,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await route.fetch();
       await route.abort("connectionreset");
     });
-    const field = page.getByLabel("New to-do");
-    await field.fill("one");
-    await page.keyboard.press("Enter");
+    await add(page, "one");
     await expectTitles(page, ["one"]);
     await page.getByText("Offline. 1 change will be sent later.").waitFor();
     await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
@@ -485,7 +477,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       viewport: { width: 390, height: 844 },
       hasTouch: isTouch,
     });
-    const press = async (locator: Locator): Promise<void> => {
+    const pressOn = async (locator: Locator): Promise<void> => {
       const position = { x: 8, y: 8 };
       await (isTouch ? locator.tap({ position }) : locator.click({ position }));
     };
@@ -495,26 +487,26 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       page.getByRole("checkbox", { name: "two" }),
       ...(isTouch ? [] : [page.getByRole("button", { name: "Delete: two" })]),
     ]) {
-      await press(page.getByRole("button", { name: "List actions" }));
+      await pressOn(page.getByRole("button", { name: "List actions" }));
       await page.locator("#menu").waitFor();
       // Away from the rows, once the page has placed it.
       await page.evaluate(
         "new Promise(requestAnimationFrame).then(() => { document.querySelector('#menu').style.top = '500px' })",
       );
-      await press(target);
+      await pressOn(target);
       await until(async () => !(await isMenuOpen()), "the menu is closed");
       await page.evaluate("new Promise(requestAnimationFrame)");
       await expectTitles(page, ["one", "two"]);
       expect(await page.locator("#undo").count()).toBe(0);
     }
-    await press(page.getByRole("checkbox", { name: "two" }));
+    await pressOn(page.getByRole("checkbox", { name: "two" }));
     await expectTitles(page, ["one", "(two)"]);
-    await press(page.getByRole("button", { name: "List actions" }));
+    await pressOn(page.getByRole("button", { name: "List actions" }));
     await page.locator("#menu").waitFor();
-    await press(page.getByRole("button", { name: "List actions" }));
+    await pressOn(page.getByRole("button", { name: "List actions" }));
     expect(await isMenuOpen()).toBe(false);
-    await press(page.getByRole("button", { name: "List actions" }));
-    await press(page.getByRole("button", { name: "Clear 1 done" }));
+    await pressOn(page.getByRole("button", { name: "List actions" }));
+    await pressOn(page.getByRole("button", { name: "Clear 1 done" }));
     await expectTitles(page, ["one"]);
   });
 
@@ -646,9 +638,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("works with the keyboard only", async () => {
     const { page } = await openList([]);
-    const press = async (...keys: readonly string[]) => {
-      for (const key of keys) await page.keyboard.press(key);
-    };
     await page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
     // Another announcement may replace one before the test reads it.
     const announced: string[] = [];
@@ -656,48 +645,48 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.evaluate(`new MutationObserver(() => onAnnouncement(document.querySelector("#announcement").textContent))
       .observe(document.querySelector("#announcement"), { childList: true })`);
     // The links of the header, then the field.
-    await press("Tab", "Tab", "Tab", "Tab", "Tab");
+    await press(page, "Tab", "Tab", "Tab", "Tab", "Tab");
     expect(await focusedName(page)).toBe("title");
     for (const title of ["one", "two", "three"]) {
       await page.keyboard.type(title);
-      await press("Enter");
+      await press(page, "Enter");
       await page.getByRole("checkbox", { name: title }).waitFor();
       await untilEmpty(page);
     }
     // The button, three filters, the menu with the actions, then the first row.
-    await press("Tab", "Tab", "Tab", "Tab", "Tab", "Enter");
+    await press(page, "Tab", "Tab", "Tab", "Tab", "Tab", "Enter");
     for (const action of ["Mark all done", "Copy as Markdown", "Oldest first", "Shortcuts"]) {
-      await press("Tab");
+      await press(page, "Tab");
       expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(action);
     }
-    await press("Escape");
+    await press(page, "Escape");
     expect(await focusedName(page)).toBe("List actions");
-    await press("Tab");
+    await press(page, "Tab");
     expect(await focusedName(page)).toBe("one");
     const outline = await page.evaluate(() => {
       const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement ?? document.body);
       return `${outlineStyle} ${outlineWidth}`;
     });
     expect(outline).toBe("solid 2px");
-    await press("ArrowDown", "Space");
+    await press(page, "ArrowDown", "Space");
     await expectTitles(page, ["one", "three", "(two)"]);
     expect(await focusedName(page)).toBe("three");
-    await press("ArrowDown", "ArrowDown");
+    await press(page, "ArrowDown", "ArrowDown");
     for (const modifier of ["Control", "Alt", "Meta"]) {
-      await press(`${modifier}+Delete`);
+      await press(page, `${modifier}+Delete`);
       expect(await page.locator("#announcement").textContent()).not.toContain("Deleted");
-      await press(`${modifier}+ArrowDown`);
+      await press(page, `${modifier}+ArrowDown`);
     }
     expect(await focusedName(page)).toBe("two");
-    await press("Delete");
+    await press(page, "Delete");
     await expectTitles(page, ["one", "three"]);
     expect(await focusedName(page)).toBe("three");
-    await press("Tab");
+    await press(page, "Tab");
     expect(await focusedName(page)).toBe("Delete: three");
-    await press("Enter");
+    await press(page, "Enter");
     await expectTitles(page, ["one"]);
     expect(await focusedName(page)).toBe("Delete: one");
-    await press("Enter");
+    await press(page, "Enter");
     await expectTitles(page, []);
     expect(await focusedName(page)).toBe("title");
     await until(

@@ -38,6 +38,18 @@ async function createDoneStore(done: number, open: number) {
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { open, openList, use } = useTodosPage();
 
+  /** Opens a list on whose page time passes only where the test says so, because its steps may take longer than a deletion waits. */
+  async function openPaused() {
+    const store = await createStore(["one", "two"]);
+    const service = use(start(store));
+    const { page } = await open("about:blank");
+    await page.clock.install();
+    await page.goto(service.url);
+    await expectTitles(page, ["one", "two"]);
+    await page.clock.pauseAt(Date.now() + 60_000);
+    return { page, store };
+  }
+
   test("restores a deleted to-do and the focus with the keyboard", async () => {
     const { page } = await openList(["one", "two", "three"]);
     const writes = countWrites(page);
@@ -83,15 +95,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("sends a deletion after six seconds, but not while the pointer or the focus is on its message", async () => {
-    const store = await createStore(["one", "two"]);
-    const service = use(start(store));
-    const { page } = await open("about:blank");
-    await page.clock.install();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
+    const { page, store } = await openPaused();
     const writes = countWrites(page);
-    // Time passes only where the test says so, because the steps of the test may take longer than the deletion waits.
-    await page.clock.pauseAt(Date.now() + 60_000);
     await page.getByRole("button", { name: "Delete: one" }).click();
     await page.clock.fastForward(5800);
     expect(writes()).toBe(0);
@@ -111,13 +116,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("sends a deletion although another message appears under the pointer in place of its own", async () => {
-    const store = await createStore(["one", "two"]);
-    const service = use(start(store));
-    const { page } = await open("about:blank");
-    await page.clock.install();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
-    await page.clock.pauseAt(Date.now() + 60_000);
+    const { page, store } = await openPaused();
     await page.getByRole("button", { name: "Delete: one" }).press("Enter");
     await page.getByRole("button", { name: "Undo" }).hover();
     await page.clock.fastForward(60_000);
