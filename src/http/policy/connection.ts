@@ -1,6 +1,5 @@
 import type { HttpServer } from "../route.ts";
 import { createBlockCheck, isLoopback, parseAddress } from "./address.ts";
-import type { Network } from "./origin.ts";
 
 /** Where a request comes from, and how it traveled. */
 export interface ConnectionInfo {
@@ -21,19 +20,22 @@ export interface ConnectionInfo {
 /** Returns where a request comes from. */
 export type GetConnectionInfo = (request: Request, server: HttpServer) => ConnectionInfo;
 
+/** What a server knows of its connections before they come. */
+interface ListeningSide {
+  /** Addresses and CIDR blocks. An Error is thrown for any other text. */
+  readonly trustedProxies: readonly string[];
+  /** Whether the server listens on a loopback address, so that all connections come from this machine. */
+  readonly onLoopback: boolean;
+}
+
 /** The headers that only proxies send. */
 const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
 
 /**
  * Reads `X-Forwarded-For` and `X-Forwarded-Proto` when the connection comes from a trusted proxy. An invalid value makes
  * the request less trusted. A request with `Forwarded` (RFC 7239) is attributed to the proxy and is never secure.
- * @param network `trustedProxies` are addresses and CIDR blocks; an Error is thrown for any other text. With `onLoopback`,
- * every connection comes from this machine.
  */
-export function createConnectionInfoReader({
-  trustedProxies,
-  onLoopback,
-}: Pick<Network, "trustedProxies" | "onLoopback">): GetConnectionInfo {
+export function createConnectionInfoReader({ trustedProxies, onLoopback }: ListeningSide): GetConnectionInfo {
   const isTrusted = createBlockCheck(trustedProxies);
   const trustsAny = trustedProxies.length > 0;
 
