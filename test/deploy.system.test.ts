@@ -1,10 +1,11 @@
 import { expect, test } from "bun:test";
-import { access, cp, mkdir, mkdtemp, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { access, copyFile, cp, mkdir, mkdtemp, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
 import { makeCertificate } from "./certificate.ts";
 import { type Command, run, runTodo } from "./command.ts";
+import { readPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { whyNoServer } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
@@ -281,6 +282,21 @@ test.skipIf(skipFor(whyMissing("docker-compose")))(
       1,
       expect.stringContaining("into the file .env"),
     ]);
+  },
+);
+
+test.skipIf(skipFor(whyMissing("docker-compose")))(
+  "the files of at-home.md give Caddy the socket of Tailscale",
+  async () => {
+    const home = await mkdtemp(join(folder, "at-home-"));
+    const commands = readPage("docs/how-to/at-home.md").blocks.find(({ text }) => text.includes("git clone"));
+    const files = commands?.text.slice(commands.text.indexOf("cat >")) ?? "";
+    await copyFile(join(DEPLOY, "compose.home.yaml"), join(home, "compose.home.yaml"));
+    const compose = run(["sh", "-ec", `cd "$0"\n${files}docker-compose config`, home]);
+    expect([await compose.exited, compose.stderr()]).toEqual([0, ""]);
+    const { services }: Compose = JSON.parse(JSON.stringify(Bun.YAML.parse(compose.stdout())));
+    expect(services.caddy?.volumes).toContain("/var/run/tailscale:/var/run/tailscale:rw");
+    expect(services.todo?.environment).toMatchObject({ TODO_URL: "https://pi.tail1234.ts.net" });
   },
 );
 
