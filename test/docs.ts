@@ -12,7 +12,7 @@ import { isTool, whyMissing } from "./tools.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** Ports that the pages name. Each run of a page uses free ports instead. */
-const PORTS = /\b(?:3000|5173|9090|9464)\b/g;
+const PORTS = /\b(?:3000|4000|5173|9090|9464)\b/g;
 
 /** A command that runs until it is stopped. The next one of the page stops it first. */
 const SERVICE = /^(?:\w+=\S+ )*(?:todo serve|npm start|npx bun server\.ts|node \w+\.mjs)(?: .*)?$/;
