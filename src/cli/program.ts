@@ -14,7 +14,7 @@ import { addStoreCommands } from "./commands/stores.ts";
 import { addTodoCommands } from "./commands/todos.ts";
 import { addTransferCommands } from "./commands/transfer.ts";
 import { addUsersCommand } from "./commands/users.ts";
-import { type CommandProcess, handleStdoutErrors, printError } from "./terminal/output.ts";
+import { ClosedPipeError, type CommandProcess, handleStdoutErrors, printError } from "./terminal/output.ts";
 import { ProgressLine } from "./terminal/progress.ts";
 
 /** Columns of a description beside the longest flag on a terminal of 60 columns. */
@@ -57,7 +57,7 @@ export async function runProgram(args: readonly string[], process: CommandProces
       return;
     }
     if (!(error instanceof CommandError)) throw error;
-    printError(process, error.message);
+    if (!(error instanceof ClosedPipeError)) printError(process, error.message);
     process.exitCode = error.exitCode;
   }
 }

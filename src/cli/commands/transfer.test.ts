@@ -196,19 +196,22 @@ describe("todo export", () => {
     expect([left(path), left(file)]).toEqual([[], []]);
   });
 
-  test.skipIf(skipFor(whyNoFile("/dev/full")))("fails when its output cannot be written", async () => {
-    const path = newPath();
-    await fill(path, upTo(10_000));
-    for (const [output, reason] of [
-      ["> /dev/full", "ENOSPC"],
-      ["| true", "EPIPE"],
-    ]) {
-      const line = `{ "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}"; echo $? >&2; } ${output}`;
-      await using shell = run(["sh", "-c", line, process.execPath]);
-      await shell.exited;
-      expect(shell.stderr()).toMatch(new RegExp(`^todo: standard output: ${reason}.*\\n1\\n$`));
-    }
-  });
+  test.skipIf(skipFor(whyNoFile("/dev/full")))(
+    "fails when its output cannot be written, silently if the reader has closed the pipe",
+    async () => {
+      const path = newPath();
+      await fill(path, upTo(10_000));
+      for (const [output, reported] of [
+        ["> /dev/full", /^todo: standard output: ENOSPC.*\n1\n$/],
+        ["| true", /^1\n$/],
+      ] as const) {
+        const line = `{ "$0" --no-env-file src/cli/main.ts export --store "sqlite:${path}"; echo $? >&2; } ${output}`;
+        await using shell = run(["sh", "-c", line, process.execPath]);
+        await shell.exited;
+        expect(shell.stderr()).toMatch(reported);
+      }
+    },
+  );
 });
 
 describe("todo import", () => {

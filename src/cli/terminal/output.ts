@@ -1,6 +1,8 @@
 import type { Readable, Writable } from "node:stream";
 import { styleText } from "node:util";
 import type { Environment } from "../../config/setting-values.ts";
+import { CommandError } from "../../config/usage-error.ts";
+import { getErrno } from "../../error-message.ts";
 import { escapeControls } from "../../escape-controls.ts";
 
 /** Standard output or standard error of a command. */
@@ -64,13 +66,19 @@ export function handleStdoutErrors(process: CommandProcess): void {
   process.stderr.on("error", () => {});
 }
 
+/** The reader of standard output, such as `head`, has closed the pipe. The command ends without a message. */
+export class ClosedPipeError extends CommandError {}
+
 /** Resolves when the text is written, which applies backpressure. Rejects when it cannot be written, EPIPE included. */
 export function writeStdout({ stdout }: Pick<CommandProcess, "stdout">, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stdout.write(text, (error) => {
       if (!error) return resolve();
       reported.add(error);
-      reject(new Error(`standard output: ${error.message}`, { cause: error }));
+      const message = `standard output: ${error.message}`;
+      reject(
+        getErrno(error) === "EPIPE" ? new ClosedPipeError(message) : new Error(message, { cause: error }),
+      );
     });
   });
 }
