@@ -297,7 +297,7 @@ describe("todo keys", () => {
     const link = stdout.trimEnd();
     expect([code, link]).toEqual([0, expect.stringMatching(/#sign-in=\w{22}$/)]);
     expect(stderr).toBe(
-      `todo: only this machine can open a link to ${url}: give the address of the service, such as https://todo.example.com\n${renderQrCode(link)}This link signs in one browser as tablet within ten minutes:\n`,
+      `todo: warning: only this machine can open a link to ${url}: run todo keys link tablet ADDRESS for a link that other devices can open\n${renderQrCode(link)}This link signs in one browser as tablet within ten minutes:\n`,
     );
     const signedIn = await fetch(`${url}/api/session`, {
       method: "POST",

@@ -32,6 +32,7 @@ import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
+import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
 import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
 import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
 
@@ -153,7 +154,7 @@ async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: 
   if (isLoopbackOrigin(url))
     printError(
       process,
-      `only this machine can open a link to ${url}: give the address of the service, such as https://todo.example.com`,
+      `warning: only this machine can open a link to ${url}: run todo keys link ${quoteArgument(key.name)} ADDRESS for a link that other devices can open`,
     );
   const link = formatLink(url, created.code);
   process.stderr.write(
