@@ -1,4 +1,5 @@
 import { TodoApiError } from "../src/sdk/client.ts";
+import { isProxyFailure } from "../src/sdk/retry.ts";
 import type { Change } from "./change.ts";
 import { type Content, quote } from "./dom.ts";
 import type { Rejection } from "./sender.ts";
@@ -60,13 +61,16 @@ function describeReason({ reason }: Rejection): string {
   return violation === undefined ? errorMessage(reason) : `the title ${violation.message}.`;
 }
 
+const UNREACHABLE = "The service cannot be reached.";
+
 /** Returns why a request failed, as a sentence. Throws what is not an error of the service. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof TodoApiError)) throw error;
   const { code, status, detail, message } = error;
   if (detail !== undefined) return detail;
-  if (code === "network_error" || code === "timeout") return "The service cannot be reached.";
+  if (code === "network_error" || code === "timeout") return UNREACHABLE;
   if (code !== "unexpected_answer") return `${message}.`;
+  if (isProxyFailure(status)) return UNREACHABLE;
   // Browsers hide the status of a redirect.
   return `The response is not from the service (${status === 0 ? "a redirect" : `status ${status}`}).`;
 }

@@ -3,6 +3,7 @@ import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "../confi
 import { errorMessage } from "../error-message.ts";
 import { escapeControlsJson } from "../escape-controls.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
+import { isProxyFailure } from "../sdk/retry.ts";
 import { runCommand } from "./command.ts";
 import type { CommandProcess } from "./terminal/output.ts";
 
@@ -74,6 +75,7 @@ export function describeError(error: unknown, service: ServiceAddress): string {
     case "timeout":
       return `${url} did not respond in time: the change may have been made; check with todo list`;
     case "unexpected_answer":
+      if (isProxyFailure(error.status)) return error.message;
       if (error.status !== undefined && error.status >= 300 && error.status < 400)
         return `${error.message}: set --url or TODO_URL to the address of the service`;
       return `${url} is not a to-do service (status ${error.status}): ${urlSource === undefined ? "set --url or TODO_URL" : `check ${urlSource}`}`;

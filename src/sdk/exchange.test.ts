@@ -177,6 +177,16 @@ describe("throwProblem", () => {
   });
 });
 
+test.each([
+  [500, "the response is not from a to-do service (status 500)"],
+  [502, "the proxy cannot reach the to-do service (status 502)"],
+  [503, "the proxy cannot reach the to-do service (status 503)"],
+  [504, "the proxy cannot reach the to-do service (status 504)"],
+])("interpret says what a response of a proxy with status %i means", async (status, message) => {
+  const read = async () => interpret(new Response("<h1>Error", { status }), () => JSON.parse("<h1>Error"));
+  expect(await errorOf(read())).toMatchObject({ code: "unexpected_answer", message });
+});
+
 test("interpret turns any error into unexpected_answer, with the error as its cause", async () => {
   const cause = new SyntaxError("not a list");
   const read = (): never => {

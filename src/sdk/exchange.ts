@@ -1,6 +1,6 @@
 import { linkAbort } from "./abort.ts";
 import { isObject } from "./json.ts";
-import { parseRetryAfter, startTimer } from "./retry.ts";
+import { isProxyFailure, parseRetryAfter, startTimer } from "./retry.ts";
 import {
   type AdminCredentials,
   type ErrorCode,
@@ -134,13 +134,6 @@ export async function readText({ read }: Exchange): Promise<string> {
 
 /** Throws the error in a response that is not a success. */
 export function throwProblem(response: Response, text: string): never {
-  const { status, type, headers } = response;
-  const target = headers.get("location");
-  // Browsers hide the status and the target of a redirect.
-  if (type === "opaqueredirect" || (target !== null && status < 400)) {
-    const message = `unexpected redirect to ${target ?? "elsewhere"}`;
-    throw new TodoApiError("unexpected_answer", message, toErrorOptions(response));
-  }
   throw interpret(response, () => {
     const problem: unknown = JSON.parse(text);
     if (!isProblem(problem)) throw new SyntaxError("not a problem");
@@ -159,9 +152,17 @@ export function interpret<T>(response: Response, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    const message = `the response is not from a to-do service (status ${response.status})`;
+    const message = describeForeign(response);
     throw new TodoApiError("unexpected_answer", message, { ...toErrorOptions(response), cause });
   }
+}
+
+/** Says what a response means that is not from this service. */
+function describeForeign({ ok, status, headers }: Response): string {
+  // Browsers hide the status and the target of a redirect.
+  if (!ok && status < 400) return `unexpected redirect to ${headers.get("location") ?? "elsewhere"}`;
+  const reason = isProxyFailure(status) ? "the proxy cannot reach the" : "the response is not from a";
+  return `${reason} to-do service (status ${status})`;
 }
 
 /** Returns what errors contain of a response. */

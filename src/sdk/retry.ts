@@ -4,15 +4,16 @@ const RETRY_BASE_MS = 200;
 /** The longest wait between two attempts. A longer `Retry-After` fails the call instead. */
 export const RETRY_MAX_MS = 10_000;
 
-/** Statuses of servers and proxies that ask for a later attempt (RFC 9110 §15, RFC 6585 §4). */
-const RETRYABLE_STATUSES: readonly (number | undefined)[] = [408, 429, 502, 503, 504];
+/** Returns whether a proxy that cannot reach the service responds with this status (RFC 9110 §15.6). */
+export const isProxyFailure = (status = 0): boolean => status >= 502 && status <= 504;
 
 /** Returns whether another attempt may succeed. */
 export function isTransient(error: unknown): error is TodoApiError {
   if (!(error instanceof TodoApiError)) return false;
   const { status = 0 } = error;
   // Without a status, there was no response. A success with an unreadable body was cut off on the way.
-  return RETRYABLE_STATUSES.includes(status) || status < 300;
+  // 408 and 429 ask for a later attempt (RFC 9110 §15.5.9, RFC 6585 §4).
+  return status < 300 || status === 408 || status === 429 || isProxyFailure(status);
 }
 
 /** Returns whether an event stream goes on after an error. It waits for the service anyway, so also after a 500. */

@@ -333,6 +333,14 @@ describe("in a pipe, todo", () => {
     },
   );
 
+  test("reports that a proxy cannot reach the service", async () => {
+    const answer = () => new Response("<h1>Bad Gateway", { status: 502 });
+    const proxy = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: answer });
+    const { code, stderr } = await todo({ url: proxy.url.href }, ["list"]);
+    await proxy.stop(true);
+    expect([code, stderr]).toEqual([1, "todo: the proxy cannot reach the to-do service (status 502)\n"]);
+  });
+
   test("reports that another kind of service responds", async () => {
     const other = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("<h1>Hello") });
     const { code, stderr } = await todo({ url: other.url.href }, ["list"]);
