@@ -23,13 +23,6 @@ export type Parent =
   | { readonly kind: "key"; readonly id: string }
   | { readonly kind: "user" | "client"; readonly name: string; readonly entryHash: string };
 
-/** Returns a text that differs for each parent. */
-export const parentText = (parent: Parent): string =>
-  parent.kind === "key" ? `key:${parent.id}` : `${parent.kind}:${parent.entryHash}:${parent.name}`;
-
-export const isSameParent = (one?: Parent, other?: Parent): boolean =>
-  (one && parentText(one)) === (other && parentText(other));
-
 /** The client that holds a bearer token. */
 export interface Client {
   readonly name: string;

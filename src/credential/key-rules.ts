@@ -1,7 +1,7 @@
 /** The rules by which API keys change. PostgreSQL has the same rules as functions (functions.sql). */
 
-import { isSameParent } from "./client.ts";
 import { isExpired, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
+import { isSameParent } from "./parent.ts";
 
 /** How many keys of a kind have the same parent at most. A new key deletes those beyond that: expired ones first, then the oldest. */
 const MAX_SIBLINGS = { client: Number.POSITIVE_INFINITY, device: 20, link: 5 };

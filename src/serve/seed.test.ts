@@ -8,6 +8,7 @@ import { errorOf } from "../../test/rejection.ts";
 import { skipFor } from "../../test/skip.ts";
 import { read } from "../../test/store-contract.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
+import { UsageError } from "../config/usage-error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { openPostgres } from "../storage/postgres/store.ts";
 import { seedStore } from "./seed.ts";
@@ -76,7 +77,8 @@ describe("seedStore", () => {
     const store = openMemory();
     const seed = file(text);
     const error = await errorOf(seedStore(store, seed, 5));
-    expect(String(error)).toStartWith(`UsageError: --seed ${seed.value}`);
+    expect(error).toBeInstanceOf(UsageError);
+    expect(String(error)).toStartWith(`Error: --seed ${seed.value}`);
     expect(String(error)).toContain(message);
     expect(await listOf(store)).toBe("[]");
   });

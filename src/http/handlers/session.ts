@@ -1,5 +1,6 @@
-import { type Identity, identityFields, type Parent, parentText } from "../../credential/client.ts";
+import { type Identity, identityFields, type Parent } from "../../credential/client.ts";
 import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
+import { parentText } from "../../credential/parent.ts";
 import {
   createLink,
   createSession,
