@@ -1,7 +1,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 import type { Position, TodoEvent } from "../todo.ts";
 
-/** So many events have at most about 64 KiB when they are encoded. */
+/** The maximum number of events in a batch: about 64 KiB encoded. */
 const MAX_BATCH = 64;
 /** Events within this time are one batch, because a batch costs its subscriber as much as several events. */
 const BATCH_MS = 10;
