@@ -98,12 +98,29 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     expect(await page.locator("#notice").textContent()).toBe("");
   });
 
+  test("the page links to the API keys and the API only for a user", async () => {
+    const service = use(await startPrivate());
+    const { page } = await open(service.url);
+    await page.locator("#secret").waitFor();
+    const links = () => page.getByRole("banner").getByRole("link").allTextContents();
+    expect(await links()).toEqual(["To-do service", "To-dos"]);
+    for (const [body, more] of [
+      [{ token: service.token }, []],
+      [ANN, ["API keys", "API"]],
+    ] as const) {
+      await signIn(page, body);
+      await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+      expect(await links()).toEqual(["To-do service", "To-dos", ...more]);
+      expect(await page.locator("#menu a").allTextContents()).toEqual([...more]);
+    }
+  });
+
   test("the page of the API keys works if it is the first page", async () => {
     const service = use(await startPrivate());
     const httpCredentials = { username: "admin", password: "secret" };
     const { page } = await open(`${service.url}/admin/keys`, { httpCredentials });
     await page.getByRole("rowheader", { name: "phone" }).waitFor();
-    await page.getByLabel("Name").fill("tablet");
+    await page.getByLabel("Name", { exact: true }).fill("tablet");
     await page.getByRole("button", { name: "Create key" }).click();
     await page.getByText(/^todo_/).waitFor();
   });

@@ -89,6 +89,7 @@ export class SessionView {
     writeSetting(OWNER, owner);
     this.#setting = readSetting(OWNER);
     this.#owner = owner;
+    if (session.kind === "client") removeUserLinks();
     devicesButton.hidden = false;
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
     // The back button must not show the list again after a sign-out.
@@ -122,6 +123,7 @@ export class SessionView {
 
   #end(): void {
     this.#isEnded = true;
+    removeUserLinks();
     // The page loads again after a sign-in.
     app.remove();
     dialog.close();
@@ -183,6 +185,11 @@ export class SessionView {
       location.replace("/");
     });
   }
+}
+
+/** Removes the links to pages that only users can open or need. */
+function removeUserLinks(): void {
+  for (const link of document.querySelectorAll('[href="/admin/keys"], [href="/docs"]')) link.remove();
 }
 
 const NOT_LOADED = "This part of the page cannot be loaded. Reload the page.";
