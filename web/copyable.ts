@@ -27,7 +27,8 @@ export function createLinkView({ link, qrCode: { size, path } }: SignInLink): HT
     "aria-label": "QR code of the link",
   });
   image.append(createSvg("path", { d: path }));
-  return createElement("div", {}, image, createCopyable(link, undefined, ...createShareButton(link)));
+  const copyable = createCopyable(link, undefined, ...createShareButton(link));
+  return createElement("div", { className: "link-view" }, image, copyable);
 }
 
 function createShareButton(url: string): HTMLElement[] {

@@ -148,9 +148,10 @@ export class DevicesDialog {
       const text =
         ". Scan or open it within ten minutes. It works once. Another person needs a key of their own.";
       const advice = createElement("p", {}, "This link signs in as ", owner, text);
-      deviceLink.replaceChildren(advice, createLinkView(created));
+      const view = createLinkView(created);
+      deviceLink.replaceChildren(advice, view);
       deviceLinkEnd.textContent = "";
-      deviceLink.scrollIntoView({ block: "nearest" });
+      view.scrollIntoView({ block: "nearest" });
     });
   }
 }

@@ -378,15 +378,19 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
         .map(({ textContent }) => textContent),
     );
     expect(broken).toEqual([]);
-    await page.getByRole("button", { name: "Add a device" }).click();
-    await page.waitForFunction(() => {
-      const {
-        top = 0,
-        bottom = 0,
-        height = 0,
-      } = document.querySelector(".qr-code")?.getBoundingClientRect() ?? {};
-      return height > 0 && top >= 0 && bottom <= innerHeight;
-    });
+    for (const [width, height] of [
+      [390, 844],
+      [844, 390],
+    ] as const) {
+      await page.setViewportSize({ width, height });
+      await page.getByRole("button", { name: "Add a device" }).click();
+      await page.waitForFunction(() => {
+        const parts = [...document.querySelectorAll(".qr-code, #device-link button")];
+        const boxes = parts.map((part) => part.getBoundingClientRect());
+        const end = document.querySelector("#devices > .dialog-buttons")?.getBoundingClientRect().top ?? 0;
+        return boxes.length >= 2 && boxes.every(({ top, bottom }) => top >= 0 && bottom <= end);
+      });
+    }
     await page.getByRole("button", { name: "Copy", exact: true }).click();
     await page.getByRole("status").getByText("Copied.").waitFor();
     await service.sendJson("POST", "/api/session", ANN);
