@@ -461,11 +461,13 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
   test("shows why the keys cannot be loaded, and recovers", async () => {
     const { page } = await openKeys();
     await page.getByText("No keys yet.").waitFor();
-    const foreign = "The response is not from the service";
     const failures: [reason: string, fail: (route: Route) => Promise<void>][] = [
       ["The service cannot be reached.", (route) => route.abort()],
-      [`${foreign} (status 200).`, (route) => route.fulfill({ body: "<!doctype html>" })],
-      [`${foreign} (status 502).`, (route) => route.fulfill({ status: 502, body: "<!doctype html>" })],
+      [
+        "The response is not from the service (status 200).",
+        (route) => route.fulfill({ body: "<!doctype html>" }),
+      ],
+      ["The service cannot be reached.", (route) => route.fulfill({ status: 502, body: "<!doctype html>" })],
     ];
     for (const [reason, fail] of failures) {
       await page.route("**/admin/keys", (route) =>
