@@ -26,7 +26,7 @@ import { backup, restore } from "./maintenance/backup.ts";
 import { check, probeSqlite } from "./maintenance/check.ts";
 import { exportSkippingDamaged } from "./maintenance/skip-damaged.ts";
 import { exportTodos, importTodos } from "./maintenance/transfer.ts";
-import { writeMark } from "./mark.ts";
+import { readMark, writeMark } from "./mark.ts";
 import { openSqlite } from "./store.ts";
 import { quoteArgument, restoreCommand } from "./ways-out.ts";
 
@@ -344,6 +344,16 @@ describe("openSqlite", () => {
     expect(warnings).toEqual([
       `the high-water mark cannot be written: it is that of another store: move ${path}-mark away`,
     ]);
+  });
+
+  test("has each change of its API keys in the mark when it acknowledges it", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    for (let transactions = 1; transactions <= 10; transactions++) {
+      await createKey(store.keys, `ci ${transactions}`, undefined, NOW);
+      expect(readMark(path)).toEqual({ id: store.id ?? "", transactions });
+    }
+    await store.close();
   });
 
   test("counts changes of API keys, also those of another process", async () => {

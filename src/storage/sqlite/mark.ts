@@ -1,8 +1,8 @@
 /**
  * The high-water mark of a store, in the file `PATH-mark`: its id and how many transactions it has committed. A store
  * that has committed fewer has lost some. The mark is written after the fsync of each commit, without an fsync of its own:
- * a killed process loses no written page, and after a power cut an older mark is harmless. A server writes the mark of a
- * transaction only when it uses its API keys, because commands that change them wait for that.
+ * a killed process loses no written page, and after a power cut an older mark is harmless. When a command has changed API keys,
+ * the server writes the mark only when it uses them, because the command waits for that.
  */
 import {
   closeSync,

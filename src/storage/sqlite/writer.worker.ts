@@ -236,9 +236,10 @@ class Writer {
   #changeKeys(change: KeyChange): boolean {
     const transactions = this.#transact(() => changeKeys(this.#database, change));
     if (transactions === undefined) return false;
-    this.#haveKeysChanged = true;
     // Uses do not count as a transaction.
     if (change.type !== "recordUses") this.#onCommit(this.#committed.sequence, transactions);
+    // After the mark is written, because no command waits for this change.
+    this.#haveKeysChanged = true;
     return true;
   }
 
