@@ -6,7 +6,7 @@ import { join } from "node:path";
 /** Creates a folder that is removed after the tests of the file or the suite. */
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "todo-test-"));
-  // A store that is still closing removes its WAL meanwhile, which is no error with `force`.
+  // `force` ignores files that a closing store removes at the same time.
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }

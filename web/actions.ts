@@ -27,7 +27,7 @@ export class Actions {
   readonly #view: ListView;
   readonly #history: History;
   /** The step that the message offers to take back. */
-  #offered: { readonly step: Step; readonly hide: () => void } | undefined;
+  #offered: Step | undefined;
   /** Hide the messages of steps. When the time of one is over, its deletion is sent. */
   readonly #hide = new WeakMap<Step["changes"], () => void>();
 
@@ -78,23 +78,27 @@ export class Actions {
   #offerUndo(step: Step, place = ""): void {
     const { changes } = step;
     const content = [...describeChange(step), place];
-    this.#hide.get(changes)?.();
+    this.#hideMessage(step);
     const hide = showTimed("undo", {
       message: content,
       actions: { Undo: () => this.undo() },
       onEnd: () => this.#outbox.release(changes),
     });
     this.#hide.set(changes, hide);
-    this.#offered = { step, hide };
+    this.#offered = step;
     announce(...content, ".", UNDO_HINT);
   }
 
   /** A deletion that was sent cannot be undone. */
   #hideSent(): void {
     this.#history.forgetSent();
-    if (this.#offered === undefined || this.#history.last === this.#offered.step) return;
-    this.#offered.hide();
+    if (this.#offered === undefined || this.#history.last === this.#offered) return;
+    this.#hideMessage(this.#offered);
     this.#offered = undefined;
+  }
+
+  #hideMessage({ changes }: Step): void {
+    this.#hide.get(changes)?.();
   }
 
   /** Undoes the last change of this window. Returns whether there is one. */
@@ -106,7 +110,7 @@ export class Actions {
   }
 
   #takeBack(step: Step): void {
-    this.#offered?.hide();
+    if (this.#offered !== undefined) this.#hideMessage(this.#offered);
     const skipped = this.#history.undo();
     this.#view.render();
     const [first] = step.targets;

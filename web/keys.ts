@@ -333,8 +333,9 @@ function confirm(
   requireElement("#confirm bdi", HTMLElement).textContent = `“${name}”`;
   requireElement("#confirm span", HTMLElement).textContent = text;
   requireElement("#confirm .form-row", HTMLElement).hidden = field === undefined;
-  requireElement("#confirm label", HTMLElement).textContent = field?.label ?? "";
-  Object.assign(input, field);
+  const { label = "", ...properties } = field ?? {};
+  requireElement("#confirm label", HTMLElement).textContent = label;
+  Object.assign(input, properties);
   input.oninput = () => showFieldError(input);
   Object.assign(requireElement("#confirm-submit", HTMLButtonElement), button);
   requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => dialog.close();

@@ -169,7 +169,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     expect(await other.locator(".toast").filter({ visible: true }).count()).toBe(0);
   });
 
-  test("a window that misses a sign-out sends nothing as the next person, who is told of its changes", async () => {
+  test("a window that misses a sign-out sends nothing as the next person, and reports its changes", async () => {
     const { page, service } = await openAs(ANN);
     // As if this window was frozen meanwhile.
     const deaf = `for (const type of ["storage", "message"])

@@ -8,7 +8,8 @@ const RETRY_MS = 1000;
 
 /**
  * Waits until this window may open an event stream, and returns a function that releases its slot. All windows of the
- * browser share the slots. Each attempt that finds none calls `onFull`. Without HTTP/1.1 or without Web Locks, slots are unlimited. Rejects if the signal aborts.
+ * browser share the slots. Each attempt that finds none calls `onFull`. Without HTTP/1.1 or without Web Locks, slots are
+ * unlimited. Rejects if the signal aborts.
  */
 export async function acquireStreamSlot(signal: AbortSignal, onFull: () => void): Promise<() => void> {
   if (isMultiplexed() || (await findLocks()) === undefined) return () => {};

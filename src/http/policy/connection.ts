@@ -20,8 +20,8 @@ export interface ConnectionInfo {
 /** Returns where a request comes from. */
 export type GetConnectionInfo = (request: Request, server: HttpServer) => ConnectionInfo;
 
-/** What a server knows of its connections before they come. */
-interface ListeningSide {
+/** The settings that say which connections are trusted. */
+interface ConnectionSettings {
   /** Addresses and CIDR blocks. An Error is thrown for any other text. */
   readonly trustedProxies: readonly string[];
   /** Whether the server listens on a loopback address, so that all connections come from this machine. */
@@ -35,7 +35,10 @@ const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
  * Reads `X-Forwarded-For` and `X-Forwarded-Proto` when the connection comes from a trusted proxy. An invalid value makes
  * the request less trusted. A request with `Forwarded` (RFC 7239) is attributed to the proxy and is never secure.
  */
-export function createConnectionInfoReader({ trustedProxies, onLoopback }: ListeningSide): GetConnectionInfo {
+export function createConnectionInfoReader({
+  trustedProxies,
+  onLoopback,
+}: ConnectionSettings): GetConnectionInfo {
   const isTrusted = createBlockCheck(trustedProxies);
   const trustsAny = trustedProxies.length > 0;
 
