@@ -19,29 +19,36 @@ export class BodyReader {
   }
 
   /**
-   * Reads a request's JSON body. Throws or rejects with `unsupported_media_type` for any type but `application/json` and
-   * `application/*+json` in UTF-8, or for a content coding; with `body_too_large` past 64 KiB; with `invalid_json` for a
-   * body that is empty, incomplete, not valid UTF-8 (a byte order mark included), or not JSON.
+   * Reads a request's JSON body and returns what `parse` makes of it. Rejects with what `parse` throws; with
+   * `unsupported_media_type` for any type but `application/json` and `application/*+json` in UTF-8, or for a content coding;
+   * with `body_too_large` past 64 KiB; with `invalid_json` for a body that is empty, incomplete, not valid UTF-8 (a byte
+   * order mark included), or not JSON.
    */
-  readJson(request: Request, server: HttpServer): Promise<unknown> {
-    requireJson(request);
-    return this.#read(request, server, parseBody);
+  readJson<T>(request: Request, server: HttpServer, parse: (body: unknown) => T): Promise<T> {
+    const wrongType = checkType(request);
+    if (wrongType !== undefined) return Promise.reject(wrongType);
+    return this.#read(request, server, (bytes) => parse(parseBody(bytes)));
   }
 
   /** Reads a JSON body as readJson does; returns `undefined` for an absent or an empty one, whatever its type. */
-  async readJsonIfAny(request: Request, server: HttpServer): Promise<unknown> {
+  async readJsonIfAny<T>(
+    request: Request,
+    server: HttpServer,
+    parse: (body: unknown) => T,
+  ): Promise<T | undefined> {
     // Headers do not show whether a body exists: over HTTP/2, a body needs no header (RFC 9113 §8.1).
     if (request.body === null) return undefined;
     return this.#read(request, server, (bytes) => {
       if (bytes.byteLength === 0) return undefined;
-      requireJson(request);
-      return parseJson(bytes);
+      const wrongType = checkType(request);
+      if (wrongType !== undefined) throw wrongType;
+      return parse(parseJson(bytes));
     });
   }
 
-  #read(request: Request, server: HttpServer, parse: (bytes: Uint8Array) => unknown): Promise<unknown> {
-    if (Number(request.headers.get("content-length")) > MAX_BODY_BYTES) throw tooLarge();
+  #read<T>(request: Request, server: HttpServer, parse: (bytes: Uint8Array) => T): Promise<T> {
     return new Promise((resolve, reject) => {
+      if (Number(request.headers.get("content-length")) > MAX_BODY_BYTES) throw tooLarge();
       const end = this.#unfinished.begin(request, server, reject);
       request.bytes().then(
         (bytes) => {
@@ -77,22 +84,21 @@ function parseJson(bytes: Uint8Array): unknown {
   }
 }
 
-function requireJson({ method, headers }: Request): void {
+/** Returns `unsupported_media_type` unless a request has a JSON body without a content coding. */
+function checkType({ method, headers }: Request): ServiceError | undefined {
   const type = headers.get("content-type");
   const coding = headers.get("content-encoding");
-  if (type === "application/json" && coding === null) return;
+  if (coding === null && type !== null && (type === "application/json" || isJson(type))) return undefined;
   const accepted = { [`Accept-${method === "PATCH" ? "Patch" : "Post"}`]: "application/json" };
-  if (coding !== null) {
-    const detail = "Send the body without Content-Encoding.";
-    throw new ServiceError("unsupported_media_type", {
-      detail,
+  if (coding !== null)
+    return new ServiceError("unsupported_media_type", {
+      detail: "Send the body without Content-Encoding.",
       headers: { ...accepted, "Accept-Encoding": "identity" },
     });
-  }
-  if (type === null || !isJson(type)) {
-    const detail = "Send the body with Content-Type: application/json, in UTF-8.";
-    throw new ServiceError("unsupported_media_type", { detail, headers: accepted });
-  }
+  return new ServiceError("unsupported_media_type", {
+    detail: "Send the body with Content-Type: application/json, in UTF-8.",
+    headers: accepted,
+  });
 }
 
 function isJson(type: string): boolean {

@@ -32,7 +32,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
     },
 
     create: audited("create", async (request, server, user) => {
-      const { name, lifetime, scope } = parseNewKey(await bodies.readJson(request, server));
+      const { name, lifetime, scope } = await bodies.readJson(request, server, parseNewKey);
       const minted = await createKey(keys, name, lifetime, now(), scope);
       if (minted === undefined) {
         throw new ServiceError("key_exists", {
@@ -45,8 +45,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
 
     rotate: audited("rotate", async (request, server, user) => {
       const id = getKeyId(request);
-      const body = await bodies.readJsonIfAny(request, server);
-      const overlap = body === undefined ? parseOverlap() : parseRotation(body);
+      const overlap = (await bodies.readJsonIfAny(request, server, parseRotation)) ?? parseOverlap();
       const minted = await rotateKey(keys, id, overlap, now());
       if (minted === undefined) throw notFound();
       const { id: successor, name: client } = minted.key;
@@ -58,7 +57,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
       const all = await keys.list();
       const key = all.find(({ id, kind }) => id === getKeyId(request) && kind !== "link");
       if (key === undefined) throw notFound();
-      const name = ownProperty(await bodies.readJson(request, server), "name");
+      const name = await bodies.readJson(request, server, (body) => ownProperty(body, "name"));
       const renamed = await renameKey(keys, key, name, all);
       log.info({ id: request.id, key: key.id, client: renamed.name, user: user.name }, "key renamed");
       return respond(200, JSON_TYPE, JSON.stringify(asJson(renamed, all)));

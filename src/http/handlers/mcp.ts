@@ -33,7 +33,7 @@ export function createMcpHandler(
 ): Handler {
   return async (request, server) => {
     origins.requireKnownOrigin(request);
-    const readBody = () => bodies.readJson(request, server);
+    const readBody = () => bodies.readJson(request, server, (body) => body);
     return secure(await endpoint(request, readBody, createFetch(request, server, getHandler)));
   };
 }

@@ -38,7 +38,11 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   const signIn: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const parent = await authenticate(await bodies.readJson(request, server), request, server);
+    const parent = await authenticate(
+      await bodies.readJson(request, server, (body) => body),
+      request,
+      server,
+    );
     const browser = describeBrowser(request.headers.get("user-agent") ?? "");
     const minted = await createSession(keys, parent, browser, now());
     if (minted === undefined) throw invalidLink();
@@ -97,7 +101,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const all = await keys.list();
     const device = all.find((key) => key.id === request.params.id && isDeviceOf(key, parent));
     if (device === undefined) throw new ServiceError("key_not_found");
-    const name = ownProperty(await bodies.readJson(request, server), "name");
+    const name = await bodies.readJson(request, server, (body) => ownProperty(body, "name"));
     const renamed = await renameKey(keys, device, name, all);
     log.info({ device: device.id, name: renamed.name, ...identityFields(identity) }, "device renamed");
     return reply(200, describeDevice(renamed));
@@ -136,8 +140,8 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return { parent: getParent(identity, storedEntry), scope: identity.scope };
   }
 
-  async function readCode(request: Request, server: HttpServer): Promise<string> {
-    return requireText(await bodies.readJson(request, server), "code");
+  function readCode(request: Request, server: HttpServer): Promise<string> {
+    return bodies.readJson(request, server, (body) => requireText(body, "code"));
   }
 
   async function requireLink(code: string) {

@@ -45,9 +45,9 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
       const sent = readIdempotencyKey(request.headers);
       const idempotencyKey = sent === undefined ? undefined : storedIdempotencyKey(sent, identity);
       return bodies
-        .readJson(request, server)
-        .then((body) =>
-          chain(store.insert(parseNewTodo(body).title, idempotencyKey), ({ id, json, position }) =>
+        .readJson(request, server, parseNewTodo)
+        .then(({ title }) =>
+          chain(store.insert(title, idempotencyKey), ({ id, json, position }) =>
             created(json, `/api/todos/${id}`, formatPosition(position)),
           ),
         );
@@ -55,20 +55,25 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
 
     get: (request) => chain(store.get(requireId(request)), todoReply),
 
-    update: async (request, server) => {
+    update: (request, server) => {
       origins.requireSameSite(request);
       const id = requireId(request);
-      const { done } = await readPatch(request, server, id);
-      const { json, position } = await store.setDone(id, done);
-      if (json === undefined) throw notFound(position);
-      return changed(json, formatPosition(position));
+      return bodies.readJson(request, server, parsePatch).then(
+        ({ done }) =>
+          chain(store.setDone(id, done), ({ json, position }) => {
+            if (json === undefined) throw notFound(position);
+            return changed(json, formatPosition(position));
+          }),
+        (error) => rejectPatch(id, error),
+      );
     },
 
-    delete: async (request) => {
+    delete: (request) => {
       origins.requireSameSite(request);
-      const { existed, position } = await store.delete(requireId(request));
-      if (!existed) throw notFound(position);
-      return deleted(formatPosition(position));
+      return chain(store.delete(requireId(request)), ({ existed, position }) => {
+        if (!existed) throw notFound(position);
+        return deleted(formatPosition(position));
+      });
     },
   } satisfies Record<string, Handler>;
 
@@ -91,14 +96,10 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
     return chain(store.list(query, chunkBytes), answer);
   }
 
-  /** If both the id and a complete body are wrong, reports the absent to-do. A valid body needs no lookup for that. */
-  async function readPatch(request: Request, server: HttpServer, id: TodoId) {
-    try {
-      return parsePatch(await bodies.readJson(request, server));
-    } catch (error) {
-      if (!isUnfinished(error) && (await store.get(id)) === undefined) throw notFound();
-      throw error;
-    }
+  /** If both the id and a complete body are wrong, reports the absent to-do. */
+  async function rejectPatch(id: TodoId, error: unknown): Promise<never> {
+    if (!isUnfinished(error) && (await store.get(id)) === undefined) throw notFound();
+    throw error;
   }
 }
 
