@@ -70,16 +70,7 @@ const peers = [elysiaResponses, elysia, fastify, hono, express];
 
 export const workloads: readonly Workload[] = [
   workload("GET one", getOne, [product, ...[bareHandler, equalElysia, nginx, ...peers], withAccessLog]),
-  {
-    name: "GET one, browser's headers",
-    todos: 1,
-    connections: DEFAULT_CONNECTIONS,
-    competitors: [
-      competitor(product, getOneFromBrowser),
-      competitor(product, getOne, "todo-service, no browser's headers"),
-      ...[bareHandler, equalElysia, elysia].map((server) => competitor(server, getOneFromBrowser)),
-    ],
-  },
+  workload("GET one, browser's headers", getOneFromBrowser, [product, bareHandler, equalElysia]),
   {
     name: "whoami",
     todos: 1,
@@ -87,7 +78,7 @@ export const workloads: readonly Workload[] = [
     competitors: [
       competitor(product, whoami),
       competitor(product, getOne, "todo-service, GET one"),
-      ...[equalElysia, ...peers, withAccessLog].map((server) => competitor(server, whoami)),
+      ...[equalElysia, ...peers].map((server) => competitor(server, whoami)),
     ],
   },
   {
@@ -96,12 +87,10 @@ export const workloads: readonly Workload[] = [
     connections: DEFAULT_CONNECTIONS,
     competitors: [
       competitor(inPrivateMode, getOneWithToken),
-      competitor(inPrivateMode, whoami, "todo-service, private mode, whoami"),
       competitor(product, whoami, "todo-service, whoami"),
-      competitor(product, getOne, "todo-service, GET one"),
     ],
   },
-  workload("POST", post, [product, bareHandler, equalElysia, ...peers, withAccessLog]),
+  workload("POST", post, [product, bareHandler, equalElysia, ...peers]),
   workload(
     "GET list of 1,000",
     getList,
