@@ -198,7 +198,7 @@ test("the writer thread writes the mark of a command's change only when the serv
   await thread.request({ type: "confirmKeys" });
   const { key } = await made(keys, "ci");
   const reply = await thread.request({ type: "checkFiles" });
-  expect(reply.keys?.map(({ id }) => id)).toEqual([key.id]);
+  expect(reply.keys).toMatchObject({ stored: [{ id: key.id }], isAwaited: true });
   expect(existsSync(`${path}-mark`)).toBe(false);
   await thread.request({ type: "confirmKeys" });
   expect(readFileSync(`${path}-mark`, "utf8")).toContain(` ${"1".padStart(16, "0")} `);

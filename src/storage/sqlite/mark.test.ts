@@ -17,6 +17,7 @@ import {
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
 import { read } from "../../../test/store-contract.ts";
 import { copiesOf, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
+import type { Awaitable } from "../../awaitable.ts";
 import { createKey } from "../../credential/key.ts";
 import type { Store } from "../store.ts";
 import { openSqliteKeys } from "./keys.ts";
@@ -353,6 +354,23 @@ describe("openSqlite", () => {
       await createKey(store.keys, `ci ${transactions}`, undefined, NOW);
       expect(readMark(path)).toEqual({ id: store.id ?? "", transactions });
     }
+    await store.close();
+  });
+
+  test("has each of several simultaneous changes in the mark when it acknowledges it", async () => {
+    const path = newPath();
+    const store = await openSqlite(path);
+    let acknowledged = 0;
+    const acknowledge = async (write: Awaitable<unknown>): Promise<void> => {
+      await write;
+      const mark = readMark(path);
+      expect(typeof mark === "string" ? mark : mark.transactions).toBeGreaterThanOrEqual(++acknowledged);
+    };
+    await Promise.all([
+      acknowledge(createKey(store.keys, "ci 1", undefined, NOW)),
+      acknowledge(createKey(store.keys, "ci 2", undefined, NOW)),
+      acknowledge(store.insert("a")),
+    ]);
     await store.close();
   });
 

@@ -36,7 +36,7 @@ export type FileRequest =
   /** Commits a transaction that changes nothing. */
   | { readonly type: "checkWrites" }
   | { readonly type: "commit"; readonly commit: Commit }
-  /** The server uses the API keys of an earlier reply. */
+  /** The server uses the awaited API keys of an earlier reply. */
   | { readonly type: "confirmKeys" }
   /** The value is whether the rules allow the change. */
   | { readonly type: "changeKeys"; readonly change: KeyChange };
@@ -48,13 +48,20 @@ export type WriterRequest =
   /** Closes the file. SQLite moves its WAL to the database only if the files are right. */
   | { readonly type: "close"; readonly areRight: boolean };
 
+/** All API keys, after a change. */
+export interface ChangedKeys {
+  readonly stored: readonly StoredKey[];
+  /** Whether a command may wait until the server uses them. */
+  readonly isAwaited: boolean;
+}
+
 /** The request is on disk. One that throws was rolled back; after a failed fsync and a crash, the next start may still find it. */
 export interface WriterReply {
   /** The result of the request; true if it has none. */
   readonly value: boolean;
   readonly warning: string | undefined;
   /** The API keys, if they may have changed since the last reply. */
-  readonly keys: readonly StoredKey[] | undefined;
+  readonly keys: ChangedKeys | undefined;
   /** Only after `checkFiles`. */
   readonly usage: FileUsage | undefined;
 }
@@ -94,10 +101,10 @@ export class WriterClient {
     const { value, warning, keys, usage } = await this.#thread.request(request);
     this.usage = usage ?? this.usage;
     if (keys !== undefined) {
-      this.keys = keys;
-      this.onKeys(keys);
+      this.keys = keys.stored;
+      this.onKeys(keys.stored);
       // If it fails, the thread has exited.
-      this.request({ type: "confirmKeys" }).catch(() => {});
+      if (keys.isAwaited) this.request({ type: "confirmKeys" }).catch(() => {});
     }
     if (warning !== undefined && warning !== this.#lastWarning) this.#onWarning(warning);
     this.#lastWarning = warning;

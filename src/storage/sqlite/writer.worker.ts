@@ -1,7 +1,6 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
 
 import type { Database } from "bun:sqlite";
-import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
@@ -17,7 +16,14 @@ import { MarkWriter } from "./mark.ts";
 import { openDatabase } from "./open.ts";
 import { insertEvents, putIdempotencyRecord, readStoredKeys } from "./rows.ts";
 import { storeRow, updateStoreRow } from "./store-row.ts";
-import type { Commit, FileRequest, WriterOptions, WriterReply, WriterRequest } from "./writer-client.ts";
+import type {
+  ChangedKeys,
+  Commit,
+  FileRequest,
+  WriterOptions,
+  WriterReply,
+  WriterRequest,
+} from "./writer-client.ts";
 
 /** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
 const CHECKED_TEXT = " ".repeat(64 * 1024);
@@ -62,9 +68,9 @@ class Writer {
   #isSuspect = false;
   /** The number of frames of the WAL at the last checkpoint. */
   #checkpointed = 0;
-  /** Whether API keys have changed since the last reply. */
-  #haveKeysChanged = true;
-  /** The number of replies with API keys that the server does not use yet. */
+  /** Who has changed API keys since the last reply. */
+  #keysChangedBy: "command" | "server" | undefined = "command";
+  /** The number of replies with a command's API keys that the server does not use yet. */
   #unconfirmedKeys = 0;
   readonly #maxEvents: number;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
@@ -104,12 +110,13 @@ class Writer {
   }
 
   /** Returns the API keys if they have changed since the last call. */
-  takeChangedKeys(): readonly StoredKey[] | undefined {
-    if (!this.#haveKeysChanged) return undefined;
-    const keys = readStoredKeys(this.#database);
-    this.#haveKeysChanged = false;
-    this.#unconfirmedKeys++;
-    return keys;
+  takeChangedKeys(): ChangedKeys | undefined {
+    if (this.#keysChangedBy === undefined) return undefined;
+    const stored = readStoredKeys(this.#database);
+    const isAwaited = this.#keysChangedBy === "command";
+    this.#keysChangedBy = undefined;
+    if (isAwaited) this.#unconfirmedKeys++;
+    return { stored, isAwaited };
   }
 
   #run(request: FileRequest): boolean {
@@ -155,7 +162,7 @@ class Writer {
     // A command of this program counts its transaction. It changes API keys only.
     this.#committed = { id, sequence, transactions: counted };
     this.#dataVersion = version;
-    this.#haveKeysChanged = true;
+    this.#keysChangedBy = "command";
     return true;
   }
 
@@ -176,7 +183,7 @@ class Writer {
     // That of this transaction, so that a later change makes the store suspect again.
     this.#dataVersion = dataVersion(this.#database);
     this.#isSuspect = false;
-    this.#haveKeysChanged = true;
+    this.#keysChangedBy = "command";
   }
 
   /** Another program may have removed or replaced the mark. */
@@ -193,7 +200,9 @@ class Writer {
    * the mark might be there without it after a power cut.
    */
   #canWriteMark(): boolean {
-    return this.#unconfirmedKeys === 0 && !this.#haveKeysChanged && this.#committed.transactions > 0;
+    return (
+      this.#unconfirmedKeys === 0 && this.#keysChangedBy !== "command" && this.#committed.transactions > 0
+    );
   }
 
   #onCommit(sequence: number, transactions: number): void {
@@ -238,8 +247,7 @@ class Writer {
     if (transactions === undefined) return false;
     // Uses do not count as a transaction.
     if (change.type !== "recordUses") this.#onCommit(this.#committed.sequence, transactions);
-    // After the mark is written, because no command waits for this change.
-    this.#haveKeysChanged = true;
+    this.#keysChangedBy ??= "server";
     return true;
   }
 
