@@ -35,8 +35,10 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "openapi.json": openApi(),
     "README.md": clone("README.md"),
     "docs/tutorials/household.md": clone("docs/tutorials/household.md"),
+    "docs/how-to/at-home.md": clone("docs/how-to/at-home.md"),
     "package.json": manifest(),
-    "deploy/alerts.yml": alerts(),
+    "deploy/alerts.yml": pageAddresses("deploy/alerts.yml"),
+    "deploy/debian/environment": pageAddresses("deploy/debian/environment"),
   };
 }
 
@@ -120,13 +122,9 @@ function manifest(): string {
   return replace(homepage, /(?<="bugs": ").*(?=")/, `${SOURCE}/issues`);
 }
 
-/** Replaces the addresses of the runbooks. */
-const alerts = (): string =>
-  replace(
-    read("deploy/alerts.yml"),
-    /(?<=runbook_url: ").*?(?=docs\/how-to\/alerts\.md#)/g,
-    `${SOURCE}/blob/main/`,
-  );
+/** Replaces the repository's address in links to its pages. */
+const pageAddresses = (path: string): string =>
+  replace(read(path), /https:\/\/[^\s"]+(?=\/blob\/main\/)/g, SOURCE);
 
 function replace(text: string, pattern: RegExp, replacement: string): string {
   if (!pattern.test(text)) throw new Error(`docs/build.ts does not find ${pattern}`);

@@ -21,7 +21,7 @@ export interface CheckOptions {
 /** Files whose change makes the benchmark results old. */
 const MEASURED = ["src", "web/built"];
 
-/** What a person does once, before the first tag. The jobs of ci.yml that publish have never run. */
+/** What a person does once, before the first tag. No test runs the jobs of ci.yml that publish. */
 export const SETUP: readonly string[] = [
   "GitHub: create the environment release, with a reviewer, and protect the tags v*",
   "GitHub: set the source of Pages to GitHub Actions, and turn on private reports of weaknesses",
