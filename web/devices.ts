@@ -1,12 +1,14 @@
 import { deviceLabel } from "../src/device-name.ts";
 import type { SignInLink } from "../src/sdk/client.ts";
 import { TodoApiError } from "../src/sdk/client.ts";
+import { readDeletion } from "../src/sdk/exchange.ts";
 import { isUnauthorized } from "../src/sdk/follow.ts";
 import { createLinkView } from "./copyable.ts";
 import { createButton, createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
-import { formatTime } from "./messages.ts";
-import { requestJson } from "./request.ts";
-import { attempt, type Device, deleteSession, LINK, readSession } from "./session-requests.ts";
+import { errorMessage, formatCount, formatTime } from "./messages.ts";
+import type { ask } from "./notifications.ts";
+import { request, requestJson } from "./request.ts";
+import { type Device, LINK, readSession } from "./session-requests.ts";
 
 const dialog = requireElement("#devices", HTMLDialogElement);
 const deviceList = requireElement("#device-list", HTMLElement);
@@ -15,17 +17,25 @@ const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
 
 const LINK_CHECK_MS = 5000;
 
+export interface DevicesOptions {
+  /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
+  readonly sendChanges: () => Promise<number>;
+  /** Whether the window no longer shows the list, because the browser was signed out. */
+  readonly isEnded: () => boolean;
+  readonly ask: typeof ask;
+  readonly onSignedOut: () => Promise<void>;
+}
+
 /** Shows the browsers of the owner, renames them and signs them out, and makes links for others. */
 export class DevicesDialog {
-  readonly #signOut: () => Promise<void>;
+  readonly #options: DevicesOptions;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
   /** The code of the link that the dialog shows. */
   #shownCode: string | undefined;
 
-  /** @param signOut signs this browser out */
-  constructor(signOut: () => Promise<void>) {
-    this.#signOut = signOut;
+  constructor(options: DevicesOptions) {
+    this.#options = options;
     requireElement("#add-device", HTMLButtonElement).onclick = () => this.#addDevice();
     requireElement("#close-devices", HTMLButtonElement).onclick = () => dialog.close();
     addEventListener("focus", () => {
@@ -153,5 +163,45 @@ export class DevicesDialog {
       deviceLinkEnd.textContent = "";
       view.scrollIntoView({ block: "nearest" });
     });
+  }
+
+  async #signOut(): Promise<void> {
+    const { sendChanges, isEnded, ask } = this.#options;
+    const count = await sendChanges();
+    if (isEnded()) return;
+    if (count === 0) return this.#endSession();
+    // The question is outside the dialog, which would cover it.
+    dialog.close();
+    const subject = count === 1 ? "1 change is not sent" : `${formatCount(count)} changes are not sent`;
+    const answer = count === 1 ? "delete it" : "delete them";
+    ask([`${subject}. Sign out and ${answer}?`], {
+      "Sign out": () => {
+        if (!dialog.open) dialog.showModal();
+        this.#endSession();
+      },
+      Cancel: () => {},
+    });
+  }
+
+  async #endSession(): Promise<void> {
+    await attempt(async () => {
+      await deleteSession("/api/session").catch((error) => {
+        if (!isUnauthorized(error)) throw error;
+      });
+      await this.#options.onSignedOut();
+    });
+  }
+}
+
+const deleteSession = (path: string): Promise<void> => request({ method: "DELETE", path }, {}, readDeletion);
+
+/** Runs an action of the dialog. Shows an error there. */
+async function attempt(action: () => Promise<void>): Promise<void> {
+  const message = requireElement("#devices-error", HTMLElement);
+  message.textContent = "";
+  try {
+    await action();
+  } catch (error) {
+    message.textContent = errorMessage(error);
   }
 }

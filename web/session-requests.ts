@@ -1,8 +1,5 @@
 import { TodoApiError } from "../src/sdk/client.ts";
-import { readDeletion } from "../src/sdk/exchange.ts";
-import { requireElement } from "./dom.ts";
-import { errorMessage } from "./messages.ts";
-import { request, requestJson } from "./request.ts";
+import { requestJson } from "./request.ts";
 
 /** A signed-in browser. */
 export interface Device {
@@ -26,9 +23,6 @@ export const OWNER = "owner";
 /** A sign-in link, with its code. */
 export const LINK = /#sign-in=(\w+)$/;
 
-export const deleteSession = (path: string): Promise<void> =>
-  request({ method: "DELETE", path }, {}, readDeletion);
-
 /** Returns who is signed in, or `undefined` if nobody is or the service is not private. */
 export async function readSession(): Promise<Session | undefined> {
   try {
@@ -37,16 +31,5 @@ export async function readSession(): Promise<Session | undefined> {
     if (error instanceof TodoApiError && /^(?:unauthorized|route_not_found)$/.test(error.code))
       return undefined;
     throw error;
-  }
-}
-
-/** Runs an action of the dialog. Shows an error there. */
-export async function attempt(action: () => Promise<void>): Promise<void> {
-  const message = requireElement("#devices-error", HTMLElement);
-  message.textContent = "";
-  try {
-    await action();
-  } catch (error) {
-    message.textContent = errorMessage(error);
   }
 }

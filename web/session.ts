@@ -1,9 +1,7 @@
 import type { TodoApiError } from "../src/sdk/client.ts";
-import { isUnauthorized } from "../src/sdk/follow.ts";
 import { requireElement } from "./dom.ts";
-import { formatCount } from "./messages.ts";
 import { ask, showToast } from "./notifications.ts";
-import { attempt, deleteSession, LINK, OWNER, readSession, type Session } from "./session-requests.ts";
+import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
 import { onSettingChange, readSetting, writeSetting } from "./settings.ts";
 import type { DevicesDialog, SignInForm } from "./sign-in.ts";
 
@@ -152,38 +150,22 @@ export class SessionView {
   async #showDevices(): Promise<void> {
     const loaded = await loadSignIn();
     if (loaded === undefined) return showToast(NOT_LOADED);
-    this.#devices ??= new loaded.DevicesDialog(() => this.#signOut());
+    this.#devices ??= new loaded.DevicesDialog({
+      sendChanges: this.#options.sendChanges,
+      isEnded: () => this.#isEnded,
+      ask,
+      onSignedOut: () => this.#onSignedOut(),
+    });
     await this.#devices.show();
   }
 
-  async #signOut(): Promise<void> {
-    const count = await this.#options.sendChanges();
-    if (this.#isEnded) return;
-    if (count === 0) return this.#endSession();
-    // The question is outside the dialog, which would cover it.
-    dialog.close();
-    const subject = count === 1 ? "1 change is not sent" : `${formatCount(count)} changes are not sent`;
-    const answer = count === 1 ? "delete it" : "delete them";
-    ask([`${subject}. Sign out and ${answer}?`], {
-      "Sign out": () => {
-        if (!dialog.open) dialog.showModal();
-        this.#endSession();
-      },
-      Cancel: () => {},
-    });
-  }
-
-  async #endSession(): Promise<void> {
-    await attempt(async () => {
-      await deleteSession("/api/session").catch((error) => {
-        if (!isUnauthorized(error)) throw error;
-      });
-      this.#end();
-      // Tells the other windows, which do the same.
-      writeSetting(OWNER);
-      await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
-      location.replace("/");
-    });
+  /** This browser was signed out by its user, who also gave up the changes that were not sent. */
+  async #onSignedOut(): Promise<void> {
+    this.#end();
+    // Tells the other windows, which do the same.
+    writeSetting(OWNER);
+    await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
+    location.replace("/");
   }
 }
 
