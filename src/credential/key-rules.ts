@@ -1,7 +1,6 @@
 /** The rules by which API keys change. PostgreSQL has the same rules as functions (functions.sql). */
 
-import { isExpired, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
-import { isSameParent } from "./parent.ts";
+import { isExpired, isSameParent, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
 
 /** How many keys of a kind have the same parent at most. A new key deletes those beyond that: expired ones first, then the oldest. */
 const MAX_SIBLINGS = { client: Number.POSITIVE_INFINITY, device: 20, link: 5 };

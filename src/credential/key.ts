@@ -163,6 +163,13 @@ export function createKeyLookup(
   };
 }
 
+/** Returns a text that differs for each parent. */
+export const parentText = (parent: Parent): string =>
+  parent.kind === "key" ? `key:${parent.id}` : `${parent.kind}:${parent.entryHash}:${parent.name}`;
+
+export const isSameParent = (one?: Parent, other?: Parent): boolean =>
+  (one && parentText(one)) === (other && parentText(other));
+
 export const isExpired = ({ expiresAt }: Key, now: number): boolean =>
   expiresAt !== undefined && expiresAt <= now;
 

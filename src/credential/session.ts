@@ -3,8 +3,15 @@ import { deviceName, MAX_LABEL_LENGTH } from "../device-name.ts";
 import { parseDuration } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import type { Identity, Parent, Scope } from "./client.ts";
-import { isExpired, type Key, type KeyStore, type MintedKey, mintKey, parseKeyName } from "./key.ts";
-import { isSameParent } from "./parent.ts";
+import {
+  isExpired,
+  isSameParent,
+  type Key,
+  type KeyStore,
+  type MintedKey,
+  mintKey,
+  parseKeyName,
+} from "./key.ts";
 import { hashToken, mintToken, randomBase62 } from "./token.ts";
 
 /** How long a browser stays signed in without a use, in milliseconds. */

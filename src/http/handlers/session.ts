@@ -1,6 +1,5 @@
 import { type Identity, identityFields, type Parent } from "../../credential/client.ts";
-import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
-import { parentText } from "../../credential/parent.ts";
+import { formatTime, isExpired, type Key, type KeyStore, parentText } from "../../credential/key.ts";
 import {
   createLink,
   createSession,

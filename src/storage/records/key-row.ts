@@ -1,6 +1,5 @@
 import type { Parent } from "../../credential/client.ts";
-import type { Key, StoredKey } from "../../credential/key.ts";
-import { parentText } from "../../credential/parent.ts";
+import { type Key, parentText, type StoredKey } from "../../credential/key.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
 
 /** A row of the table `keys`, the same in SQLite and PostgreSQL. */
