@@ -2,7 +2,7 @@ import { ServiceError } from "../error.ts";
 import type { TodoStore } from "../todo.ts";
 import { type Access, type Credentials, DEFAULT_ACCESS, NO_CREDENTIALS } from "./auth/authenticator.ts";
 import { createGuards } from "./auth/guards.ts";
-import { createWriteGuard } from "./auth/private-writes.ts";
+import { createWriteGuard } from "./auth/private.ts";
 import { createRevocationCheck } from "./auth/revocation.ts";
 import type { Context } from "./context.ts";
 import { createEventHandlers } from "./handlers/events.ts";
