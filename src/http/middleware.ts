@@ -4,8 +4,7 @@ import { type Awaitable, chain } from "../awaitable.ts";
 import { type ErrorCode, ServiceError } from "../error.ts";
 import type { Context } from "./context.ts";
 import { OVERLOADED } from "./limits.ts";
-import { createErrorLog } from "./observability/error-log.ts";
-import { loggedPath, traceId } from "./observability/log.ts";
+import { createErrorLog, loggedPath, traceId } from "./observability/log.ts";
 import { allowOrigin, isPreflight, preflight } from "./policy/origin.ts";
 import { forbidReuse, forbidSharing, forbidStoring, problem } from "./response.ts";
 import {

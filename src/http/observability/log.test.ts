@@ -1,5 +1,10 @@
 import { expect, test } from "bun:test";
-import { traceId } from "./log.ts";
+import { capturingLog } from "../../../test/log.ts";
+import { startService } from "../../../test/service.ts";
+import { storeWith } from "../../../test/store.ts";
+import { ServiceError } from "../../error.ts";
+import { createService } from "../service.ts";
+import { NOOP_LOG, traceId } from "./log.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT = "00f067aa0ba902b7";
@@ -45,4 +50,122 @@ test.each([
 
 test("traceId returns undefined without a traceparent", () => {
   expect(traceId(new Request("http://localhost/"))).toBeUndefined();
+});
+
+const unavailable = new ServiceError("store_unavailable", { cause: new Error("connection refused") });
+
+/** Creates a handler whose store throws the error that the test passes, and collects the lines of its log. */
+function failing() {
+  const { log, lines } = capturingLog();
+  let thrown: unknown;
+  const store = storeWith({
+    get: () => {
+      throw thrown;
+    },
+  });
+  const service = createService({ store, log });
+  const handler = service.routes["/api/todos/:id"];
+  return {
+    service,
+    /** Returns the lines that are written for one request that fails. */
+    linesOf: async (error: unknown, id = "1") => {
+      thrown = error;
+      const request = Object.assign(new Request(`http://localhost/api/todos/${id}`), { params: { id } });
+      const peer = { protocol: "http", requestIP: () => null, timeout: () => {} } as const;
+      await handler?.(request, peer);
+      return lines.splice(0);
+    },
+    /** Returns the lines that are written when the summaries are due. */
+    summaries: () => {
+      service.close();
+      return lines.splice(0);
+    },
+  };
+}
+
+test("the log has the first failure of each code and reason, with the complete error", async () => {
+  const { linesOf, summaries } = failing();
+  const full = new ServiceError("store_full", { detail: "it is full" });
+  const fault = new TypeError("not a function");
+  const otherFault = new TypeError("not an object");
+  for (const [error, fields] of [
+    [unavailable, { code: "store_unavailable", err: unavailable.cause }],
+    [full, { code: "store_full", err: full }],
+    [fault, { code: "internal_error", err: fault }],
+    [otherFault, { code: "internal_error", err: otherFault }],
+  ] as const) {
+    expect(await linesOf(error)).toMatchObject([{ level: "error", fields, message: "request failed" }]);
+    expect(await linesOf(error)).toEqual([]);
+    expect(await linesOf(error)).toEqual([]);
+  }
+  expect(summaries().map(({ fields }) => [fields.code, fields.times])).toEqual([
+    ["store_unavailable", 2],
+    ["store_full", 2],
+    ["internal_error", 2],
+    ["internal_error", 2],
+  ]);
+});
+
+test("the log has the failures of each route", async () => {
+  const { log, lines } = capturingLog();
+  const fail = () => Promise.reject(unavailable);
+  await using service = startService({ store: storeWith({ insert: fail, get: fail }), log });
+  for (const _ of [1, 2]) {
+    await service.send("GET", "/api/todos/1");
+    await service.sendJson("POST", "/api/todos", { title: "x" });
+  }
+  expect(lines.map(({ fields }) => fields.route)).toEqual(["/api/todos/:id", "/api/todos"]);
+});
+
+test.each<[what: string, error: unknown]>([
+  [
+    "whose message cannot be read",
+    Object.defineProperty(new Error(), "message", {
+      get() {
+        throw new Error("no");
+      },
+    }),
+  ],
+  ["that is a number", 7],
+  ["that is undefined", undefined],
+  ["with a long message", new Error("x".repeat(1_000_000))],
+])("an error %s is logged and counted", async (_what, error) => {
+  const { linesOf, summaries } = failing();
+  expect(await linesOf(error)).toMatchObject([{ level: "error", fields: { code: "internal_error" } }]);
+  expect(await linesOf(error)).toEqual([]);
+  expect(summaries()).toMatchObject([{ fields: { code: "internal_error", times: 1 } }]);
+});
+
+test("an error that the logger cannot serialize is logged without its details", async () => {
+  const written: string[] = [];
+  const log = { ...NOOP_LOG, error: (fields: object) => written.push(JSON.stringify(fields)) };
+  const hostile = new Proxy(new Error("hostile"), {
+    get() {
+      throw new Error("no");
+    },
+  });
+  const store = storeWith({ get: () => Promise.reject(hostile) });
+  await using service = startService({ store, log });
+  for (const _ of [1, 2]) expect((await service.send("GET", "/api/todos/1")).status).toBe(500);
+  service.close();
+  expect(written.map((line) => JSON.parse(line))).toMatchObject([
+    { code: "internal_error", route: "/api/todos/:id" },
+    { code: "internal_error", route: "/api/todos/:id", times: 1 },
+  ]);
+});
+
+test("the log distinguishes the reasons of one code by the innermost message", async () => {
+  const { log, lines } = capturingLog();
+  const reasons = ["connection refused", "password expired", "connection refused"];
+  const lookupClient = () =>
+    Promise.reject(new ServiceError("store_unavailable", { cause: new Error(reasons.shift()) }));
+  await using service = startService({ credentials: { lookupClient }, log });
+  const headers = { Authorization: "Bearer x" };
+  for (const _ of [1, 2, 3]) await service.send("GET", "/api/whoami", { headers });
+  service.close();
+  expect(lines.map(({ fields }) => [fields.code, fields.times])).toEqual([
+    ["credentials_unavailable", undefined],
+    ["credentials_unavailable", undefined],
+    ["credentials_unavailable", 1],
+  ]);
 });
