@@ -40,7 +40,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 const HTTP_PARTS: readonly RegExp[] = [
   /^src\/http\/listener\//,
   /^src\/http\/service\.ts$/,
-  /^src\/http\/(?:(?:context|middleware|idempotency|route-table)\.ts$|handlers\/|auth\/)/,
+  /^src\/http\/(?:(?:context|middleware|route-table)\.ts$|handlers\/|auth\/)/,
   /^src\/http\/observability\//,
   /^src\/http\/policy\//,
   /^src\/http\/[\w-]+\.ts$/,

@@ -5,7 +5,7 @@ import type { Context } from "../context.ts";
 import { IDLE_SECONDS, OVERLOADED } from "../limits.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo } from "../policy/connection.ts";
-import { readParameter } from "../query.ts";
+import { readParameter } from "../request.ts";
 import { respond } from "../response.ts";
 import type { Handler } from "../route.ts";
 import type { Bytes } from "../stream.ts";

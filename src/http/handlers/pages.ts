@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { brotliCompress, gzip } from "node:zlib";
 import built from "../../../web/built/pages.json" with { type: "json" };
 import { ERRORS, type ErrorCode, ServiceError } from "../../error.ts";
-import { matchesEtag } from "../etag.ts";
+import { matchesEtag } from "../request.ts";
 import { respond } from "../response.ts";
 import type { RoutedRequest } from "../route.ts";
 

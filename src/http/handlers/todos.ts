@@ -12,9 +12,7 @@ import {
   type TodoList,
 } from "../../todo.ts";
 import type { Context } from "../context.ts";
-import { matchesEtag } from "../etag.ts";
-import { readIdempotencyKey, storedIdempotencyKey } from "../idempotency.ts";
-import { readParameter } from "../query.ts";
+import { matchesEtag, readIdempotencyKey, readParameter, storedIdempotencyKey } from "../request.ts";
 import { changed, created, deleted, json, list, respond, TODO_POSITION } from "../response.ts";
 import type { Handler, HttpServer, RoutedRequest } from "../route.ts";
 import { toReadableStream } from "../stream.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { matchesEtag } from "./etag.ts";
+import { matchesEtag } from "./request.ts";
 
 test.each<[ifNoneMatch: string, etag: string]>([
   ['"a"', '"a"'],
