@@ -17,7 +17,6 @@ import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
-import { createLinkLimit } from "../auth/link-limit.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
@@ -148,6 +147,35 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     if (link === undefined) throw invalidLink();
     return link;
   }
+}
+
+const MAX_LINKS = 10;
+const LINK_WINDOW_MS = 60_000;
+
+/**
+ * Returns a function that counts the links that a key or a user makes. It throws `too_many_links` after 10 within a minute.
+ * @param monotonicNow a steady clock in milliseconds
+ */
+function createLinkLimit(monotonicNow: () => number): (parent: string) => void {
+  /** The times of the latest links, oldest first, by parent. The parent that made a link last is the last one. */
+  const times = new Map<string, readonly number[]>();
+  return (parent) => {
+    const now = monotonicNow();
+    for (const [other, latest] of times) {
+      if ((latest.at(-1) ?? 0) > now - LINK_WINDOW_MS) break;
+      times.delete(other);
+    }
+    const recent = (times.get(parent) ?? []).filter((time) => time > now - LINK_WINDOW_MS);
+    const [oldest = now] = recent;
+    if (recent.length >= MAX_LINKS) {
+      throw new ServiceError("too_many_links", {
+        detail: `A key or a user can make ${MAX_LINKS} links in a minute. Use a link that is open, or wait.`,
+        headers: { "Retry-After": String(Math.ceil((oldest + LINK_WINDOW_MS - now) / 1000)) },
+      });
+    }
+    times.delete(parent);
+    times.set(parent, [...recent, now]);
+  };
 }
 
 /** Returns the origin of the service as the sender knows it, for a link. */
