@@ -86,6 +86,13 @@ export function respond(
   return new Response(body, { status, headers: { ...COMMON_HEADERS, ...headers } });
 }
 
+/** Returns a response with the given status and headers, and an object or an array as JSON. */
+export const respondJson = (
+  status: number,
+  json: object,
+  headers: Readonly<Record<string, string>> = {},
+): Response => respond(status, { "Content-Type": "application/json", ...headers }, JSON.stringify(json));
+
 /** Adds the common headers to a response that was made elsewhere. */
 export function secure(response: Response): Response {
   for (const [name, value] of Object.entries(COMMON_HEADERS)) response.headers.set(name, value);

@@ -15,7 +15,7 @@ import { createLink, getOwner, renameKey } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { ownProperty } from "../../validation.ts";
 import type { Context } from "../context.ts";
-import { noContent, respond } from "../response.ts";
+import { noContent, respondJson } from "../response.ts";
 import type { GuardedHandler, RoutedRequest } from "../route.ts";
 import { keysPage, prefersHtml } from "./pages.ts";
 import { linkReply, requireOrigin } from "./session.ts";
@@ -27,8 +27,8 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
     list: async (request) => {
       if (prefersHtml(request)) return keysPage(request);
       const listed = (await keys.list()).filter((key) => isListed(key, now()));
-      const headers = { ...JSON_TYPE, Vary: "Origin, Accept" };
-      return respond(200, headers, JSON.stringify(listed.map((key) => asJson(key, listed))));
+      const json = listed.map((key) => asJson(key, listed));
+      return respondJson(200, json, { Vary: "Origin, Accept" });
     },
 
     create: audited("create", async (request, server, user) => {
@@ -60,7 +60,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
       const name = await bodies.readJson(request, server, (body) => ownProperty(body, "name"));
       const renamed = await renameKey(keys, key, name, all);
       log.info({ id: request.id, key: key.id, client: renamed.name, user: user.name }, "key renamed");
-      return respond(200, JSON_TYPE, JSON.stringify(asJson(renamed, all)));
+      return respondJson(200, asJson(renamed, all));
     }),
 
     /** The key keeps its token, because the link makes a key of its own for a browser. */
@@ -108,14 +108,8 @@ function shownId(request: RoutedRequest): string | undefined {
 
 const notFound = (): ServiceError => new ServiceError("key_not_found");
 
-const JSON_TYPE = { "Content-Type": "application/json" };
-
 const mintedReply = ({ key, token }: MintedKey): Response =>
-  respond(
-    201,
-    { ...JSON_TYPE, Location: `/admin/keys/${key.id}` },
-    JSON.stringify({ ...asJson(key), token }),
-  );
+  respondJson(201, { ...asJson(key), token }, { Location: `/admin/keys/${key.id}` });
 
 function asJson(
   { id, name, scope, createdAt, expiresAt, lastUsedAt, parent }: Key,

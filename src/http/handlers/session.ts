@@ -20,7 +20,7 @@ import type { Authenticator } from "../auth/authenticator.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
-import { respond } from "../response.ts";
+import { noContent, respond, respondJson } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
 
 /** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
@@ -45,14 +45,14 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const minted = await createSession(keys, parent, browser, now());
     if (minted === undefined) throw invalidLink();
     log.info({ key: minted.key.id, [getKind(parent.parent)]: minted.owner }, "signed in");
-    return reply(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
+    return respondJson(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
   };
 
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
   const showLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
     const { owner } = await requireLink(await readCode(request, server));
-    return reply(200, owner);
+    return respondJson(200, owner);
   };
 
   /** Makes a code invalid, because the person does not want to sign in with it. */
@@ -61,7 +61,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const { linkId } = await requireLink(await readCode(request, server));
     if (!(await keys.delete(linkId))) throw invalidLink();
     log.info({ link: linkId }, "link cancelled");
-    return respond(204, {});
+    return noContent();
   };
 
   const show: GuardedHandler = async (request, _server, identity) => {
@@ -75,7 +75,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
       scope: identity.scope,
       devices: devices.map((key) => ({ ...describeDevice(key), isCurrent: key.id === identity.keyId })),
     };
-    return reply(200, json, token === undefined ? {} : { "Set-Cookie": setSessionCookie(token) });
+    return respondJson(200, json, token === undefined ? {} : { "Set-Cookie": setSessionCookie(token) });
   };
 
   const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
@@ -91,7 +91,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const isOwn = (await keys.list()).some((key) => key.id === id && isDeviceOf(key, parent));
     if (!isOwn || !(await keys.delete(id))) throw new ServiceError("key_not_found");
     log.info({ device: id, ...identityFields(identity) }, "device signed out");
-    return respond(204, {});
+    return noContent();
   };
 
   const renameDevice: GuardedHandler = async (request, server, identity) => {
@@ -102,7 +102,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     const name = await bodies.readJson(request, server, (body) => ownProperty(body, "name"));
     const renamed = await renameKey(keys, device, name, all);
     log.info({ device: device.id, name: renamed.name, ...identityFields(identity) }, "device renamed");
-    return reply(200, describeDevice(renamed));
+    return respondJson(200, describeDevice(renamed));
   };
 
   const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
@@ -189,7 +189,7 @@ export function requireOrigin({ headers, url }: Request): string {
 
 export function linkReply(origin: string, { code, expiresAt }: Link): Response {
   const link = formatLink(origin, code);
-  return reply(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
+  return respondJson(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
 }
 
 const invalidLink = () =>
@@ -209,9 +209,6 @@ const describeDevice = ({ id, name, createdAt, lastUsedAt }: Key) => ({
   createdAt: formatTime(createdAt),
   ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
 });
-
-const reply = (status: number, json: object, headers: Readonly<Record<string, string>> = {}): Response =>
-  respond(status, { "Content-Type": "application/json", ...headers }, JSON.stringify(json));
 
 const BROWSERS: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/\bEdg(?:A|iOS)?\//, "Edge"],
