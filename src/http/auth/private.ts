@@ -18,7 +18,7 @@ import type { Authenticator } from "./authenticator.ts";
 import { basicChallenge } from "./basic.ts";
 
 const REALM = "todo";
-const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
+export const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;
 const BASIC_CHALLENGE = basicChallenge(REALM);
 
 /**

@@ -17,6 +17,7 @@ import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
+import { BEARER_CHALLENGE } from "../auth/private.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import { requireOwnPage } from "../policy/origin.ts";
@@ -196,7 +197,7 @@ const invalidLink = () =>
   unauthorized("The link was used, has expired or was revoked. Ask the person who sent it for a new one.");
 
 const unauthorized = (detail: string): ServiceError =>
-  new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": 'Bearer realm="todo"' } });
+  new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": BEARER_CHALLENGE } });
 
 const cookieNeedsHttps = (): ServiceError =>
   new ServiceError("https_required", {
