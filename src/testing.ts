@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { distance } from "fastest-levenshtein";
+import { closest } from "fastest-levenshtein";
 
 export interface TestServiceOptions {
   /** The to-dos at the start: titles, or titles with their state. Their ids start at 1. */
@@ -92,8 +92,7 @@ async function toArguments(
 function assertNames(where: string, given: object, known: readonly string[]): void {
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
-    const [nearest] = known.toSorted((a, b) => distance(name, a) - distance(name, b));
-    throw new TypeError(`${where}unknown option "${name}": did you mean ${nearest}?`);
+    throw new TypeError(`${where}unknown option "${name}": did you mean ${closest(name, known)}?`);
   }
 }
 

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { Option } from "commander";
-import { distance } from "fastest-levenshtein";
+import { closest } from "fastest-levenshtein";
 import type { Environment, Sourced } from "./setting-values.ts";
 import {
   ALL_SETTINGS,
@@ -182,9 +182,8 @@ function assertKnownVariables(env: Environment): void {
     // The project's own tests have variables with TODO_TEST_.
     if (!/^TODO_(?!TEST_)/.test(name) || !value || known.includes(name)) continue;
     if (isKubernetesVariable(name, value)) continue;
-    const nearest = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
     throw new UsageError(
-      `unknown variable ${name}: did you mean ${nearest}? (npm start -- --help lists all variables)`,
+      `unknown variable ${name}: did you mean ${closest(name, known)}? (npm start -- --help lists all variables)`,
     );
   }
 }
