@@ -1,6 +1,6 @@
 import { type Flags, readService } from "../config/config.ts";
 import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "../config/usage-error.ts";
-import { errorMessage } from "../error-message.ts";
+import { errorMessage, getErrno } from "../error-message.ts";
 import { escapeControlsJson } from "../escape-controls.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
 import { isProxyFailure } from "../sdk/retry.ts";
@@ -57,8 +57,7 @@ export function createApi(
 const asJson = (value: object): string => JSON.stringify(value).replace(/"id":"(\d+)"/g, '"id":$1');
 
 /** Returns whether a connection failed because of the server certificate. */
-const isDistrusted = (cause: unknown): boolean =>
-  cause instanceof Error && "code" in cause && /CERT|ALTNAME|VERIFY/.test(String(cause.code));
+const isDistrusted = (cause: unknown): boolean => /CERT|ALTNAME|VERIFY/.test(String(getErrno(cause)));
 
 /** Returns what is wrong and what to do about it. */
 export function describeError(error: unknown, service: ServiceAddress): string {
