@@ -17,6 +17,9 @@ export const sourced =
   <Value>(parse: (text: string) => Value) =>
   (text: string, source: string): Sourced<Value> => ({ value: parse(text), source });
 
+/** Returns what names a file in a message: `--users-file "users"`. */
+export const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
+
 /** Accepts any text. */
 export const anyText = (text: string): string => text;
 

@@ -2,6 +2,7 @@ import { accessSync, constants, readdirSync, rmSync, statSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/config.ts";
+import { describeFile } from "../config/setting-values.ts";
 import { asUsageError, CommandError, FAILED_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
@@ -20,16 +21,16 @@ const MAX_TIMER_MS = 3_600_000;
  */
 export function readSchedule({ store: { url }, backups }: Config) {
   if (backups.folder === undefined) return undefined;
-  const { value: folder, source } = backups.folder;
+  const { value: folder } = backups.folder;
   const path = asUsageError(url.source, () => parseFilePath(url.value));
   if (path === undefined) {
     const next =
       url.value === "memory:"
         ? `set ${url.source} to sqlite:PATH`
         : "back up PostgreSQL with its own tools, such as pg_dump";
-    throw new UsageError(`${source} needs a sqlite: store: ${next}`);
+    throw new UsageError(`${backups.folder.source} needs a sqlite: store: ${next}`);
   }
-  const subject = `${source} "${folder}"`;
+  const subject = describeFile(backups.folder);
   let isFolder: boolean;
   try {
     isFolder = statSync(folder).isDirectory();

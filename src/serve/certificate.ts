@@ -1,5 +1,5 @@
 import type { Config } from "../config/config.ts";
-import type { Sourced } from "../config/setting-values.ts";
+import { describeFile, type Sourced } from "../config/setting-values.ts";
 import { readText, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
@@ -20,12 +20,11 @@ export const getCertificateFiles = ({ cert, key }: Config["tls"]): CertificateFi
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {
   const [certText, keyText] = [readFile(cert), readFile(key)];
-  const subject = `${describe(cert)} and ${describe(key)}`;
+  const subject = `${describeFile(cert)} and ${describeFile(key)}`;
   return asUsageError(subject, () => parseCertificate(certText, keyText));
 }
 
-const readFile = (file: Sourced): string => asUsageError(describe(file), () => readText(file.value));
-const describe = ({ value, source }: Sourced): string => `${source} "${value}"`;
+const readFile = (file: Sourced): string => asUsageError(describeFile(file), () => readText(file.value));
 
 /**
  * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files

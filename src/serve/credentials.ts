@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chain } from "../awaitable.ts";
 import type { Config } from "../config/config.ts";
-import type { Sourced } from "../config/setting-values.ts";
+import { describeFile, type Sourced } from "../config/setting-values.ts";
 import { type Poll, readText, watchFiles } from "../config/text-file.ts";
 import { toUsageError, UsageError } from "../config/usage-error.ts";
 import { createClientLookup, isScope, type LookupClient, parseClients } from "../credential/client.ts";
@@ -131,11 +131,12 @@ function parseClientsFile(text: string) {
  * at the second check in a row, because an editor may truncate a file before it writes the new text.
  */
 function watchFile<T extends { readonly size: number }>(
-  { value: path, source }: Sourced,
+  file: Sourced,
   parse: (text: string) => T,
   log: Log,
   poll: Poll | undefined,
 ): () => T {
+  const { value: path } = file;
   let read: string;
   let current: T;
   let isEmpty = false;
@@ -144,7 +145,7 @@ function watchFile<T extends { readonly size: number }>(
     current = parse(read);
     if (current.size === 0) throw new Error("the file has no entries: add one, or remove the setting");
   } catch (error) {
-    throw toUsageError(`${source} "${path}"`, error);
+    throw toUsageError(describeFile(file), error);
   }
   const check = (): void => {
     const wasEmpty = isEmpty;
@@ -167,10 +168,10 @@ function watchFile<T extends { readonly size: number }>(
 }
 
 /** Loads the operator's module. Its functions' results are checked, because the types of a loaded module are not. */
-async function importAuthModule({ value: path, source }: Sourced) {
-  const subject = `${source} "${path}"`;
+async function importAuthModule(file: Sourced) {
+  const subject = describeFile(file);
   const load = async (): Promise<Readonly<Record<string, unknown>>> =>
-    import(pathToFileURL(resolve(path)).href);
+    import(pathToFileURL(resolve(file.value)).href);
   const module = await load().catch((error) => {
     throw new UsageError(`${subject}: cannot load the module: ${errorMessage(error).split("\n")[0]}`);
   });

@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeListenError, localUrl, resolveAddress } from "../../config/address.ts";
 import { type Config, type Flags, readConfig, readSecretFiles } from "../../config/config.ts";
-import type { Environment, Sourced } from "../../config/setting-values.ts";
+import { describeFile, type Environment, type Sourced } from "../../config/setting-values.ts";
 import { addServeOptions } from "../../config/settings.ts";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { escapeControls } from "../../escape-controls.ts";
@@ -245,16 +245,17 @@ function checkFiles(flags: Flags, env: Environment, store: StoreProbe | undefine
       { source: "the store", value: store.path },
       ...[`${store.path}-wal`].filter(existsSync).map((value) => ({ source: "the log of the store", value })),
     );
-  const outcomes = files.flatMap(({ source, value: path }): Outcome[] => {
+  const outcomes = files.flatMap((file): Outcome[] => {
+    const subject = describeFile(file);
     try {
-      const { mode } = statSync(path);
+      const { mode } = statSync(file.value);
       if (mode & WRITABLE_BY_OTHERS)
-        return [["failed", `${source} "${path}": every user can change it: run chmod o-w`]];
+        return [["failed", `${subject}: every user can change it: run chmod o-w`]];
       return mode & READABLE_BY_OTHERS
-        ? [["warning", `${source} "${path}": every user can read it: run chmod o-r`]]
+        ? [["warning", `${subject}: every user can read it: run chmod o-r`]]
         : [];
     } catch (error) {
-      return [["failed", `${source} "${path}": ${describeFsError(error)}`]];
+      return [["failed", `${subject}: ${describeFsError(error)}`]];
     }
   });
   return outcomes.length > 0 ? outcomes : [["ok", "other users cannot read or change the configured files"]];

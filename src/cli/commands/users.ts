@@ -12,7 +12,7 @@ import {
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { type Flags, readSettings } from "../../config/config.ts";
-import type { Sourced } from "../../config/setting-values.ts";
+import { describeFile, type Sourced } from "../../config/setting-values.ts";
 import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { readText } from "../../config/text-file.ts";
 import { asUsageError, toUsageError, UsageError } from "../../config/usage-error.ts";
@@ -96,8 +96,6 @@ function readUsersFile(process: CommandProcess, flags: Flags): Sourced {
   }
   return usersFile;
 }
-
-const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
 function assertUserExists(users: Users, name: string): void {
   if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
