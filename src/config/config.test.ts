@@ -194,7 +194,6 @@ test.each([
   "0.0.0.0",
   "::",
   "[::1]",
-  "fe80::1%eth0",
   "::ffff:127.0.0.1",
 ])("readConfig accepts the host %s", (host) => {
   expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ address: { host }, metrics: { host } });
@@ -293,7 +292,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
     "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
   ],
-  ...["", "*", "http://localhost", "a b", "localhost:3000"].map((host): [Flags, Environment, string] => [
+  ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map((host): [Flags, Environment, string] => [
     { host },
     {},
     `--host ${JSON.stringify(host)}: must be a host name or an IP address`,

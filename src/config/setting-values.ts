@@ -87,9 +87,13 @@ export function bearerToken(text: string): string {
   throw new Error("must be visible ASCII characters without spaces or commas");
 }
 
-/** Rejects `*` and other names that cannot be resolved, because the runtime and its resolver would disagree on them. */
+/**
+ * Rejects `*` and other names that cannot be resolved, because the runtime and its resolver would disagree on them, and
+ * addresses with a zone, because no URL can contain one.
+ */
 export function hostName(text: string): string {
-  if (/^[\w.-]+$/.test(text) || isIPv6(text.replace(/^\[(.*)\]$/, "$1"))) return text;
+  const isAddress = isIPv6(text.replace(/^\[(.*)\]$/, "$1")) && !text.includes("%");
+  if (isAddress || /^[\w.-]+$/.test(text)) return text;
   throw new Error(
     "must be a host name or an IP address, such as 127.0.0.1, or 0.0.0.0 for all addresses of this machine",
   );
