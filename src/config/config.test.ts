@@ -188,16 +188,15 @@ test.each([
   expect([log.requests, access.allowBasicOverHttp]).toEqual([on, on]);
 });
 
-test.each([
-  "localhost",
-  "my-box_1.example.com",
-  "0.0.0.0",
-  "::",
-  "[::1]",
-  "::ffff:127.0.0.1",
-])("readConfig accepts the host %s", (host) => {
-  expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({ address: { host }, metrics: { host } });
-});
+test.each(["localhost", "my-box_1.example.com", "0.0.0.0", "::", "[::1]", "::ffff:127.0.0.1"])(
+  "readConfig accepts the host %s",
+  (host) => {
+    expect(readConfig({ host, metricsHost: host }, {})).toMatchObject({
+      address: { host },
+      metrics: { host },
+    });
+  },
+);
 
 const PORTS = "must be a whole number from 0 to 65535";
 const LEVELS = "must be one of info, warn, error, silent";
@@ -292,11 +291,13 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
     "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
   ],
-  ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map((host): [Flags, Environment, string] => [
-    { host },
-    {},
-    `--host ${JSON.stringify(host)}: must be a host name or an IP address`,
-  ]),
+  ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map(
+    (host): [Flags, Environment, string] => [
+      { host },
+      {},
+      `--host ${JSON.stringify(host)}: must be a host name or an IP address`,
+    ],
+  ),
   [
     { store: "memory:" },
     { TODO_STORE_FILE: file("url", "memory:") },
