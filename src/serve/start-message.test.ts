@@ -128,7 +128,7 @@ test.each([
   [
     "all addresses with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://0.0.0.0:3000",
-    { access: { allowBasicOverHttp: true } },
+    { access: { privateMode: true, allowBasicOverHttp: true } },
     "Open http://127.0.0.1:3000 in a browser on this machine.",
   ],
   [
@@ -142,14 +142,12 @@ test.each([
   [
     "one address with TODO_ALLOW_BASIC_OVER_HTTP",
     "http://192.0.2.1:3000",
-    { access: { allowBasicOverHttp: true } },
+    { access: { privateMode: true, allowBasicOverHttp: true } },
     "Open http://192.0.2.1:3000 in a browser.",
   ],
 ])(
   "whereToOpen recommends an address that accepts the key, for a server on %s",
   (_what, url, given, advice) => {
-    expect(whereToOpen(url, { onLoopback: false, access: { allowBasicOverHttp: false }, ...given })).toBe(
-      advice,
-    );
+    expect(whereToOpen(url, { ...CHECKED, ...given })).toBe(advice);
   },
 );

@@ -4,14 +4,15 @@ import { UsageError } from "../config/usage-error.ts";
 import { createKey, type KeyStore } from "../credential/key.ts";
 import type { ConfiguredCredentials } from "./credentials.ts";
 
-interface Reachability {
-  readonly access: Pick<Config["access"], "allowBasicOverHttp">;
+/** The settings and credentials that decide what a start prints on a terminal. */
+export interface StartSubject extends Pick<ConfiguredCredentials, "demo" | "hasUsers"> {
+  readonly access: Pick<Config["access"], "privateMode" | "allowBasicOverHttp">;
   /** Whether the server listens on loopback only. */
   readonly onLoopback: boolean;
 }
 
 /** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
-export function whereToOpen(listenerUrl: string, { onLoopback, access }: Reachability): string {
+export function whereToOpen(listenerUrl: string, { onLoopback, access }: StartSubject): string {
   const { protocol, hostname } = new URL(listenerUrl);
   const url = reachableUrl(listenerUrl);
   const acceptsOthers = protocol === "https:" || access.allowBasicOverHttp;
@@ -19,11 +20,6 @@ export function whereToOpen(listenerUrl: string, { onLoopback, access }: Reachab
     return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
   if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;
   return "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";
-}
-
-/** The settings and credentials that decide what a start prints on a terminal. */
-export interface StartSubject extends Pick<ConfiguredCredentials, "demo" | "hasUsers">, Reachability {
-  readonly access: Pick<Config["access"], "privateMode" | "allowBasicOverHttp">;
 }
 
 /** Returns the addresses of the pages, each in one line. Leaves out pages that would reject every request. */
