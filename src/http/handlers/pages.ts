@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { promisify } from "node:util";
 import { brotliCompress, gzip } from "node:zlib";
 import built from "../../../web/built/pages.json" with { type: "json" };
@@ -151,7 +151,7 @@ function revalidated(
 ): (request: Request) => Promise<Response> {
   const coded = fromContent(text);
   // Weak, because all codings of a text share the tag (RFC 9110 §8.8.1).
-  const etag = `W/"${createHash("sha256").update(text).digest("base64url").slice(0, 16)}"`;
+  const etag = `W/"${hash("sha256", text, "base64url").slice(0, 16)}"`;
   const headers = {
     "Cache-Control": "no-cache",
     ETag: etag,
