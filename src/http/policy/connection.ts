@@ -20,13 +20,34 @@ export interface ConnectionInfo {
 /** Returns where a request comes from. */
 export type GetConnectionInfo = (request: Request, server: HttpServer) => ConnectionInfo;
 
-/** The settings that say which connections are trusted. */
-interface ConnectionSettings {
-  /** Addresses and CIDR blocks. An Error is thrown for any other text. */
+/** How requests reach a service, and which of them it accepts. */
+export interface Network {
+  /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
   readonly trustedProxies: readonly string[];
-  /** Whether the server listens on a loopback address, so that all connections come from this machine. */
+  /**
+   * Whether the server listens on a loopback address; false by default. If true, it accepts only loopback's values of `Host`, and
+   * credentials over plain HTTP, because all clients are on this machine.
+   */
   readonly onLoopback: boolean;
+  /**
+   * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
+   * addresses, names of local networks, and every host over this server's own TLS or from a trusted proxy. `/livez` and
+   * `/readyz` accept every host.
+   */
+  readonly allowedHosts: readonly string[];
+  /** The host and port that the server listens on, which is always accepted as well; none by default. */
+  readonly ownHost: string | undefined;
+  /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
+  readonly corsOrigins: readonly string[];
 }
+
+export const DEFAULT_NETWORK: Network = {
+  trustedProxies: [],
+  onLoopback: false,
+  allowedHosts: [],
+  ownHost: undefined,
+  corsOrigins: [],
+};
 
 /** The headers that only proxies send. */
 const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
@@ -38,7 +59,7 @@ const FORWARDING_HEADERS = /^(?:forwarded|x-forwarded-.*|x-real-ip|via)$/;
 export function createConnectionInfoReader({
   trustedProxies,
   onLoopback,
-}: ConnectionSettings): GetConnectionInfo {
+}: Pick<Network, "trustedProxies" | "onLoopback">): GetConnectionInfo {
   const isTrusted = createBlockCheck(trustedProxies);
   const trustsAny = trustedProxies.length > 0;
 

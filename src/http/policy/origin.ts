@@ -2,41 +2,12 @@ import { ServiceError } from "../../error.ts";
 import { respond } from "../response.ts";
 import type { HttpServer } from "../route.ts";
 import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./address.ts";
-import type { GetConnectionInfo } from "./connection.ts";
+import type { GetConnectionInfo, Network } from "./connection.ts";
 
 const PREFLIGHT_SECONDS = "600";
 const REQUEST_HEADERS =
   "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id";
-
-/** How requests reach a service, and which of them it accepts. */
-export interface Network {
-  /** IP addresses and CIDR blocks of proxies whose forwarding headers are used; none by default. */
-  readonly trustedProxies: readonly string[];
-  /**
-   * Whether the server listens on a loopback address; false by default. If true, it accepts only loopback's values of `Host`, and
-   * credentials over plain HTTP, because all clients are on this machine.
-   */
-  readonly onLoopback: boolean;
-  /**
-   * Accepted values of `Host`, besides loopback's. By default, and unless `onLoopback` is true, these are accepted, too:
-   * addresses, names of local networks, and every host over this server's own TLS or from a trusted proxy. `/livez` and
-   * `/readyz` accept every host.
-   */
-  readonly allowedHosts: readonly string[];
-  /** The host and port that the server listens on, which is always accepted as well; none by default. */
-  readonly ownHost: string | undefined;
-  /** Origins whose pages may use the API (CORS), besides pages of loopback that request a loopback host; none by default. */
-  readonly corsOrigins: readonly string[];
-}
-
-export const DEFAULT_NETWORK: Network = {
-  trustedProxies: [],
-  onLoopback: false,
-  allowedHosts: [],
-  ownHost: undefined,
-  corsOrigins: [],
-};
 
 export type OriginPolicy = ReturnType<typeof createOriginPolicy>;
 
