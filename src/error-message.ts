@@ -3,11 +3,6 @@ export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Returns an Error as it is, and any other thrown value as an Error. */
-export function toError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
-}
-
 /** Returns the `code` of an error, such as `"ENOENT"` or `"SQLITE_BUSY"`; `undefined` if it has none. */
 export function getErrno(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;

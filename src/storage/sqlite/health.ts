@@ -1,6 +1,5 @@
 import { basename } from "node:path";
 import { ServiceError } from "../../error.ts";
-import { toError } from "../../error-message.ts";
 import { WriteHealth } from "../write-health.ts";
 import { Rescue, type RescueOptions } from "./rescue.ts";
 import type { WriterClient } from "./writer-client.ts";
@@ -88,7 +87,7 @@ export class FileHealth {
       this.#areRight();
       return undefined;
     } catch (error) {
-      return toError(error);
+      return error instanceof Error ? error : new Error(String(error));
     }
   }
 
