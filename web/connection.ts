@@ -1,17 +1,20 @@
 import {
   type CallOptions,
+  type ListQuery,
   type LiveList,
   type Todo,
-  TodoApiCore,
   TodoApiError,
+  type TodoApiOptions,
   type TodoEvent,
   type TodoList,
 } from "../src/sdk/client.ts";
 import { readEvents } from "../src/sdk/event-stream.ts";
 import { followList } from "../src/sdk/follow.ts";
+import { requestList } from "../src/sdk/list.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
-import type { Writes } from "../src/sdk/writes.ts";
+import { createTransport, type Transport } from "../src/sdk/transport.ts";
+import { createWrites, type Writes } from "../src/sdk/writes.ts";
 import { pageVisible } from "./dom.ts";
 import { fetchList } from "./session.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
@@ -59,15 +62,25 @@ export interface FollowOptions {
   readonly send: (signal: AbortSignal) => Promise<void>;
 }
 
-/** The part of TodoApi that the page needs, so that the page stays small. */
-export class PageApi extends TodoApiCore {
-  declare readonly writes: Writes;
+/** The calls that the page needs, and no others, so that the page stays small. */
+export class PageApi {
+  readonly #transport: Transport;
+  readonly writes: Writes;
   /** The last list, which a new connection continues. */
   #from: TodoList | undefined;
   /** The current connection. */
   #controller = new AbortController();
   /** The service has confirmed the list in the current connection. */
   #isFresh = false;
+
+  constructor(options: TodoApiOptions) {
+    this.#transport = createTransport(options);
+    this.writes = createWrites(this.#transport.request);
+  }
+
+  list(query: ListQuery, options: CallOptions): Promise<TodoList> {
+    return requestList(this.#transport.request, query, options);
+  }
 
   /**
    * Follows the list while the page is open and visible. Rejects when the service rejects the credentials, because each
@@ -97,7 +110,7 @@ export class PageApi extends TodoApiCore {
   async changesBetween(since: string, until: string, signal: AbortSignal): Promise<readonly TodoEvent[]> {
     const events: TodoEvent[] = [];
     if (!(lead(until, since) > 0)) return events;
-    for await (const event of readEvents(this.transport.send, { since, signal })) {
+    for await (const event of readEvents(this.#transport.send, { since, signal })) {
       if (event.type === "disconnected") throw event.error;
       if (event.type === "resync") return [];
       events.push(event);
@@ -114,7 +127,7 @@ export class PageApi extends TodoApiCore {
 
   async #followUntil(signal: AbortSignal, options: FollowOptions): Promise<void> {
     const source = {
-      list: (_query: object, call: CallOptions) => this.#loadList(call, options),
+      list: (call: CallOptions) => this.#loadList(call, options),
       events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
       writes: this.writes,
       restarts: new Set<() => void>(),
@@ -168,7 +181,7 @@ export class PageApi extends TodoApiCore {
       if (!this.#isFresh) this.reload();
     });
     try {
-      yield* readEvents(this.transport.send, call);
+      yield* readEvents(this.#transport.send, call);
     } finally {
       release();
     }

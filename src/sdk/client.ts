@@ -146,12 +146,14 @@ export class TodoApi extends TodoApiCore {
    * ```
    */
   follow(options: FollowOptions = {}): FollowedList {
-    const source = {
-      list: (query: object, call: CallOptions) => this.list(query, call),
-      events: (call: CallOptions & { readonly since: string }) => this.events(call),
-      writes: this.writes,
-      restarts: this.#restarts,
-    };
-    return followList(source, options);
+    return followList(
+      {
+        list: (call) => this.list({}, call),
+        events: (call) => this.events(call),
+        writes: this.writes,
+        restarts: this.#restarts,
+      },
+      options,
+    );
   }
 }

@@ -1,5 +1,6 @@
 import { isOfType } from "./exchange.ts";
-import { parseJson, parseTodo, readTodo } from "./json.ts";
+import { readTodo } from "./json.ts";
+import { requestList } from "./list.ts";
 import { createTransport, type Transport } from "./transport.ts";
 import type {
   CallOptions,
@@ -36,22 +37,7 @@ export class TodoApiCore {
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
   async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList> {
-    const search = new URLSearchParams();
-    for (const [name, value] of Object.entries(query))
-      if (value !== undefined) search.set(name, String(value));
-    const path = `/api/todos?${search}`.replace(/\?$/, "");
-    return this.transport.request({ method: "GET", path }, options, ({ headers }, text) => {
-      const todos: unknown = parseJson(text);
-      // Some proxies append the content coding to the ETag of a response that they compress.
-      const position = /"(.+?-\d+)(?:-(?:gzip|br|zstd))?"/.exec(headers.get("etag") ?? "")?.[1];
-      const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
-      if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
-      return {
-        todos: todos.map(parseTodo),
-        position,
-        ...(next !== undefined && { next }),
-      };
-    });
+    return requestList(this.transport.request, query, options);
   }
 
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */

@@ -24,7 +24,7 @@ type Connection = Pick<LiveList, "status" | "error">;
 
 /** The calls that a followed list is made from. */
 export interface Source {
-  readonly list: (query: object, options: CallOptions) => Promise<TodoList>;
+  readonly list: (options: CallOptions) => Promise<TodoList>;
   readonly events: (options: CallOptions & { readonly since: string }) => AsyncIterable<TodoEvent>;
   readonly writes: Writes;
   /** Functions of the followed lists that start them again, because a session began or ended. */
@@ -207,7 +207,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
         // Again, if a write of another epoch was answered while the list was loading.
         while (position === undefined || isMissing || overlay.needsList) {
           const { answered } = overlay;
-          const list = await source.list({}, { ...options, signal, retries: 0 });
+          const list = await source.list({ ...options, signal, retries: 0 });
           if (signal.aborted) return;
           isMissing = false;
           setList(list, answered);
@@ -217,8 +217,8 @@ export function followList(source: Source, options: FollowOptions): FollowedList
         endStream = stream.abort;
         for await (const event of source.events({ ...options, signal: stream.signal, since: position })) {
           if (stream.signal.aborted) break;
-          isMissing = event.type === "resync";
           if (event.type === "resync") {
+            isMissing = true;
             connection = { status: "connecting" };
             break;
           }
