@@ -17,7 +17,7 @@ export interface TestServiceOptions {
   readonly todos?: readonly (string | { readonly title: string; readonly done?: boolean })[];
   /** A file with the to-dos at the start, as `todo serve --seed` takes it. */
   readonly seed?: string;
-  /** Whether every request needs credentials. Default: false. */
+  /** Whether all data needs credentials. Default: false. */
   readonly private?: boolean;
   /** A slow or failing service, such as `latency=200ms,errors=10%`. */
   readonly simulate?: string;
