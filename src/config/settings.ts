@@ -187,7 +187,7 @@ export const SETTINGS = {
     ),
   },
   access: {
-    privateMode: onOff("--private", "require credentials for all data; the pages and health checks stay open"),
+    privateMode: onOff("--private", "require credentials for all data; pages and health checks stay open"),
     realm: {
       flag: "--realm <text>",
       default: DEFAULT_ACCESS.realm,
