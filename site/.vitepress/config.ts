@@ -70,7 +70,6 @@ export default defineConfig({
   outDir: "dist",
   cacheDir: "node_modules/.cache",
   cleanUrls: true,
-  rewrites: { ":folder(docs|bench|conformance)/README.md": ":folder/index.md" },
   head: [["link", { rel: "icon", type: "image/svg+xml", href: `${BASE}icon.svg` }]],
   markdown: {
     anchor: { slugify: slugOf },

@@ -8,7 +8,7 @@ const text = readFileSync(new URL("../../docs/README.md", import.meta.url), "utf
 const linksIn = (part: string): DefaultTheme.SidebarItem[] =>
   [...part.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, name = "", path = ""]) => ({
     text: name,
-    link: join("/docs", path).replace(/README$/, ""),
+    link: join("/docs", path),
   }));
 
 export const sidebar: DefaultTheme.SidebarItem[] = text
