@@ -145,11 +145,13 @@ export class History {
     if (sent.length > 0) this.forget(new Set(sent));
   }
 
-  /** Forgets what was done to some to-dos. */
+  /** Forgets what was done to some to-dos, except a deletion that is held: it can still be undone. */
   forget(ids: ReadonlySet<TodoId>): void {
     const isLeft = ({ id }: Target): boolean => !ids.has(id) && !ids.has(this.resolve(id));
+    const isKept = ({ targets, changes }: Step): boolean =>
+      targets.every(isLeft) || this.#outbox.isHeld(changes);
     this.#done = this.#done
-      .map((step) => (step.targets.every(isLeft) ? step : { ...step, targets: step.targets.filter(isLeft) }))
+      .map((step) => (isKept(step) ? step : { ...step, targets: step.targets.filter(isLeft) }))
       .filter(({ targets }) => targets.length > 0);
   }
 }

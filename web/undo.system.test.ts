@@ -115,6 +115,25 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.locator("#undo").count()).toBe(0);
   });
 
+  test("sends a deletion although the service rejects an earlier change to the to-do", async () => {
+    const { page, store } = await openPaused();
+    const released = Promise.withResolvers<void>();
+    const problem = JSON.stringify({ title: "Validation failed", status: 422, code: "validation_failed" });
+    await page.route("**/api/todos/1", async (route) => {
+      if (route.request().method() !== "PATCH") return route.continue();
+      await released.promise;
+      await route.fulfill({ status: 422, contentType: "application/problem+json", body: problem });
+    });
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
+    released.resolve();
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("checkbox", { name: "two" }).press("Space");
+    await page.clock.fastForward(6100);
+    await page.clock.resume();
+    await untilStored(store, ["2 (two)"]);
+  });
+
   test("sends a deletion although another message appears under the pointer in place of its own", async () => {
     const { page, store } = await openPaused();
     await page.getByRole("button", { name: "Delete: one" }).press("Enter");
