@@ -90,9 +90,9 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   await story.pause(900);
 
   story.caption("Create to-dos over HTTP or with the command: the phone shows them");
-  const body = `-H 'Content-Type: application/json' -d '{"title": "Buy milk"}'`;
+  const body = `-H 'Content-Type: application/json' -d '{"title": "buy milk"}'`;
   await story.run(`curl -w '\\n' ${url}/api/todos ${body}`);
-  await page.getByText("Buy milk").waitFor();
+  await page.getByText("buy milk").waitFor();
   await story.pause(700);
   for (const title of ["Water the plants", "Call Ada"]) {
     await story.run(`todo add ${title}`);
@@ -101,7 +101,7 @@ export async function record({ folder, port }: RecordOptions): Promise<readonly 
   }
 
   story.caption("Tick one on the phone");
-  await story.tap("Buy milk");
+  await story.tap("buy milk");
   await until(async () => (await listOf(url))[0]?.done === true, "the first to-do is done");
   await story.pause(900);
   const before = await listOf(url);
