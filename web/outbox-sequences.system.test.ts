@@ -99,13 +99,15 @@ async function pressKeys(page: Page, keys: string): Promise<string | undefined> 
     delete dataset.said;
     // Read by the observers of earlier keys, too.
     dataset.isUndo = String(isUndo);
-    const [announcement, toast] = ["announcement", "toast"].map((id) => document.getElementById(id));
-    for (const element of [announcement, toast]) element?.replaceChildren();
+    const announcement = document.getElementById("announcement");
+    announcement?.replaceChildren();
+    const alerts = document.querySelectorAll("#toasts [role=alert]");
+    for (const alert of alerts) alert.remove();
     new MutationObserver(() => {
       const text = announcement?.textContent ?? "";
       const isOther = text === "" || /open, \d|^Reconnected/.test(text);
       if (!isOther && String(text.startsWith("Undone: ")) === dataset.isUndo) dataset.said ??= text;
-      else if (toast?.textContent) dataset.said ??= toast.textContent;
+      else dataset.said ??= document.querySelector("#toasts [role=alert]")?.textContent ?? undefined;
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
     window.addEventListener("keydown", ({ key, defaultPrevented }) => {
       if (key.toLowerCase() === "z" && !defaultPrevented) dataset.said ??= "";
