@@ -39,6 +39,12 @@ async function send(url: string, turn: number): Promise<string> {
   }
 }
 
+test("nginx.conf closes an idle connection before a replica that stops closes it", async () => {
+  const site = await readFile(new URL("../deploy/nginx.conf", import.meta.url), "utf8");
+  const seconds = Number(/^\s*keepalive_timeout (\d+)s;$/m.exec(site)?.[1]);
+  expect(seconds).toBeLessThan(Number(await stopDelay()));
+});
+
 describe.each([
   ["nginx", whyMissing("nginx"), startBalancer],
   ["Caddy", whyMissing("caddy"), startCaddy],

@@ -101,13 +101,13 @@ async function pressKeys(page: Page, keys: string): Promise<string | undefined> 
     dataset.isUndo = String(isUndo);
     const announcement = document.getElementById("announcement");
     announcement?.replaceChildren();
-    const alerts = document.querySelectorAll("#toasts [role=alert]");
-    for (const alert of alerts) alert.remove();
+    for (const alert of document.querySelectorAll("#toasts [role=alert]")) alert.remove();
     new MutationObserver(() => {
       const text = announcement?.textContent ?? "";
       const isOther = text === "" || /open, \d|^Reconnected/.test(text);
+      const alert = document.querySelector("#toasts [role=alert]");
       if (!isOther && String(text.startsWith("Undone: ")) === dataset.isUndo) dataset.said ??= text;
-      else dataset.said ??= document.querySelector("#toasts [role=alert]")?.textContent ?? undefined;
+      else if (alert !== null) dataset.said ??= alert.textContent;
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
     window.addEventListener("keydown", ({ key, defaultPrevented }) => {
       if (key.toLowerCase() === "z" && !defaultPrevented) dataset.said ??= "";
