@@ -98,6 +98,19 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByText("Offline. 150 changes will be sent later.").waitFor();
   });
 
+  test.each(["stays", "closes"] as const)("clears what was ticked offline if the page %s", async (what) => {
+    const { page, store, service } = await openList(["one", "two"]);
+    const context = page.context();
+    await context.setOffline(true);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await chooseAction(page, /^Clear/);
+    if (what === "stays") await dismiss(page);
+    else await closeTab(page);
+    await context.setOffline(false);
+    if (what === "closes") await (await context.newPage()).goto(service.url);
+    await untilStored(store, ["2 two"]);
+  });
+
   test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {
     const { page: first, store, service } = await openList(["one", "two"]);
     const context = first.context();

@@ -232,9 +232,13 @@ export class Outbox extends EventTarget {
     );
   }
 
-  /** Returns whether a later change decides what becomes of a to-do, so that an earlier one need not be sent. */
+  /**
+   * Returns whether a later change decides what becomes of a to-do, so that an earlier one need not be sent. A later `cleared`
+   * does not, because it deletes only what the service has as done.
+   */
   isReplaced({ key, kind }: Change, { id }: Target): boolean {
-    const isLater = (change: Change): boolean => change.key > key && change.heldBy === undefined;
+    const isLater = (change: Change): boolean =>
+      change.key > key && change.heldBy === undefined && change.kind !== "cleared";
     return (
       kind !== "created" &&
       this.#changes.some((change) => isLater(change) && change.targets.some((target) => target.id === id))
