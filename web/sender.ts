@@ -281,17 +281,20 @@ export class Sender {
   }
 
   /**
-   * Lets the browser send changes while the page closes. The outbox keeps them, because nobody sees the responses. A request that
-   * has failed is not repeated: it may have arrived, and someone may have changed the to-do since.
+   * Lets the browser send changes while the page closes, only the last one of each to-do. The outbox keeps them, because nobody
+   * sees the responses. A request that has failed is not repeated: it may have arrived, and someone may have changed the to-do
+   * since.
    */
   sendBeforeClosing(): void {
     const { outbox, state } = this.#options;
     const isUnknown = ({ key, sent }: Change): boolean => sent !== undefined && !this.#requested.has(key);
     const unknown = new Set(outbox.changes.filter(isUnknown).map(({ key }) => key));
+    const sending = outbox.releaseBeforeClosing(state.position);
+    const last = new Map(sending.flatMap((change) => change.targets.map(({ id }) => [id, change])));
     // If the page stays after all, the outbox reports failures.
-    for (const change of outbox.releaseBeforeClosing(state.position))
+    for (const change of sending)
       for (const target of unknown.has(change.key) ? [] : change.targets)
-        if (!outbox.isReplaced(change, target)) this.#sendOne(change.kind, target).catch(() => {});
+        if (last.get(target.id) === change) this.#sendOne(change.kind, target).catch(() => {});
   }
 }
 
