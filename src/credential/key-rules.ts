@@ -103,12 +103,12 @@ function add(keys: KeyMap, removed: Set<string>, changed: readonly StoredKey[], 
 }
 
 /**
- * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or 0 if there are fewer. A store deletes
+ * Returns the earliest expiry of the MAX_EXPIRED_KEYS keys that expired last, or −∞ if there are fewer. A store deletes
  * keys that expired earlier. Age does not matter, because a clock that is ahead would delete valid keys.
  */
 function oldestKeptExpiry(keys: readonly Key[], now: number): number {
   const expiries = keys.flatMap((key) => (isExpired(key, now) ? [key.expiresAt ?? 0] : []));
-  return expiries.toSorted((one, other) => other - one)[MAX_EXPIRED_KEYS - 1] ?? 0;
+  return expiries.toSorted((one, other) => other - one)[MAX_EXPIRED_KEYS - 1] ?? Number.NEGATIVE_INFINITY;
 }
 
 const endingBy = (key: StoredKey, limit = Number.POSITIVE_INFINITY): StoredKey => {
