@@ -64,6 +64,12 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ name: fc.constant("use"), key: KEY }) },
 );
 
+/** The sequences start at time 0. */
+const EXPIRED_BEFORE_1970: Step = {
+  ...{ name: "insert", parent: undefined, isLink: false, usedLink: undefined },
+  ...{ keyName: "a", expiresIn: -1, hasLifetime: false },
+};
+
 test(`${SEQUENCES} sequences of changes of API keys have the same outcome in every store`, async () => {
   const url = await databases?.newDatabase();
   let files = 0;
@@ -94,7 +100,7 @@ test(`${SEQUENCES} sequences of changes of API keys have the same outcome in eve
     }
     for (const other of others) await other.close();
   });
-  await fc.assert(property, { numRuns: SEQUENCES });
+  await fc.assert(property, { numRuns: SEQUENCES, examples: [[[EXPIRED_BEFORE_1970]]] });
 }, 120_000);
 
 async function run(
