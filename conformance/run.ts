@@ -110,7 +110,16 @@ function formatResult(result: Result, idWidth: number): string {
 async function runProcess(): Promise<void> {
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stop.abort());
+  bypassProxiesOnLoopback(process.env);
   process.exitCode = await main(process.argv.slice(2), stop.signal);
+}
+
+/** Lets `fetch` reach a server on this machine directly, because HTTP_PROXY would send it, and the token, to the proxy. */
+function bypassProxiesOnLoopback(env: NodeJS.ProcessEnv): void {
+  const own = env.no_proxy || env.NO_PROXY;
+  // Bun prefers the lower case, and knows blocks of addresses; Node does not.
+  env.no_proxy = `${own ? `${own},` : ""}localhost,127.0.0.1,127.0.0.0/8,[::1]`;
+  env.NO_PROXY = env.no_proxy;
 }
 
 await runProcess();

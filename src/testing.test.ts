@@ -21,6 +21,22 @@ describe("startTodoService", () => {
     await service.stop();
   });
 
+  test("lets the test reach the server without the proxy of the variables", async () => {
+    const names = ["HTTP_PROXY", "NO_PROXY", "no_proxy"];
+    const before = names.map((name) => [name, process.env[name]] as const);
+    for (const name of names) delete process.env[name];
+    process.env.HTTP_PROXY = "http://127.0.0.1:9";
+    try {
+      const service = await startTodoService();
+      expect((await get(`${service.url}/api/todos`)).status).toBe(200);
+      await service.stop();
+    } finally {
+      for (const [name, value] of before)
+        if (value === undefined) delete process.env[name];
+        else process.env[name] = value;
+    }
+  });
+
   test("starts private servers, each of its own", async () => {
     const services = await Promise.all([1, 2].map(() => startTodoService({ private: true })));
     const [one, two] = services;

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { closest } from "fastest-levenshtein";
+import { bypassProxiesOnLoopback } from "./proxy-variables.ts";
 
 export interface TestServiceOptions {
   /** The to-dos at the start: titles, or titles with their state. Their ids start at 1. */
@@ -37,6 +38,7 @@ export interface TestService {
 /**
  * Starts a server on a free port, with an empty store in memory. Rejects with the server's own message if an option is
  * wrong, and with a TypeError for an unknown one. What the server writes to standard error later appears on standard error.
+ * From then on, this process reaches loopback addresses without the proxies of its variables.
  *
  * @example
  * ```ts
@@ -49,6 +51,7 @@ export interface TestService {
  * ```
  */
 export async function startTodoService(options: TestServiceOptions = {}): Promise<TestService> {
+  bypassProxiesOnLoopback(process.env);
   const folder = await mkdtemp(join(tmpdir(), "todo-testing-"));
   const removeFolder = (): Promise<void> => rm(folder, { recursive: true, force: true });
   try {

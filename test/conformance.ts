@@ -34,6 +34,9 @@ export async function expectToConform(
     const url = await server.url;
     const kitArgs = ["conformance/run.ts", url, "--fresh", "--client-name", "alice", "--seconds", "2"];
     await using kit = run([process.execPath, "--no-env-file", ...flags, ...kitArgs], {
+      // The kit must send nothing for a server on this machine to a proxy.
+      HTTP_PROXY: "http://127.0.0.1:9",
+      HTTPS_PROXY: "http://127.0.0.1:9",
       CONFORMANCE_TOKEN: token,
       CONFORMANCE_USER: `admin:${password}`,
       ...variables,

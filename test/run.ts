@@ -10,7 +10,9 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { bypassProxiesOnLoopback } from "../src/proxy-variables.ts";
 
+bypassProxiesOnLoopback(process.env);
 const allowed = process.env.TODO_TEST_ALLOWED_SKIPS?.split("\n");
 const maxFlaky = Number(process.env.TODO_TEST_FLAKY_FILES ?? 0);
 /** Where the first test that starts PostgreSQL prepares a folder for all of them. */

@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ended, runTodo } from "../test/command.ts";
+import { callTool, startStdioClient } from "../test/mcp-client.ts";
+import { startService, type TestService } from "../test/service.ts";
+import { bypassProxiesOnLoopback } from "./proxy-variables.ts";
+
+/** A proxy that rejects each request, and remembers its first line. */
+function startProxy() {
+  const seen: string[] = [];
+  const server = Bun.listen({
+    hostname: "127.0.0.1",
+    port: 0,
+    socket: {
+      data(socket, bytes) {
+        seen.push(bytes.toString().split("\r\n")[0] ?? "");
+        socket.end("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n");
+      },
+    },
+  });
+  return { seen, url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) };
+}
+
+describe("with the variables of a proxy", () => {
+  let service: TestService;
+  let proxy: ReturnType<typeof startProxy>;
+  beforeAll(() => {
+    service = startService({ credentials: { lookupClient: () => ({ name: "ada" }) } });
+    proxy = startProxy();
+  });
+  afterAll(async () => {
+    proxy.stop();
+    await service[Symbol.asyncDispose]();
+  });
+
+  test.each([
+    ["HTTP_PROXY", {}],
+    ["http_proxy", {}],
+    ["ALL_PROXY", {}],
+    ["all_proxy", { NO_PROXY: "localhost,.corp" }],
+    ["HTTP_PROXY", { NO_PROXY: ".corp", no_proxy: ".corp" }],
+    ["HTTP_PROXY", { NO_PROXY: "127.0.0.1", no_proxy: "" }],
+  ])("health reaches a loopback address without %s, %j", async (name, more) => {
+    const args = ["health", "--port", String(service.port)];
+    const { code, stderr } = await ended(runTodo(args, { [name]: proxy.url, ...more }));
+    expect([code, stderr, proxy.seen]).toEqual([0, "", []]);
+  });
+
+  test.each([
+    [["whoami"], 0],
+    [["add", "buy milk"], 0],
+    [["list"], 0],
+    [["doctor"], 0],
+  ])("%j sends nothing to the proxy", async (args, code) => {
+    const variables = { HTTP_PROXY: proxy.url, TODO_TOKEN: "secret" };
+    const address = args[0] === "doctor" ? ["--port", String(service.port)] : ["--url", service.url];
+    const outcome = await ended(runTodo([...args, ...address], variables));
+    expect([outcome.code, outcome.stderr, proxy.seen]).toEqual([code, "", []]);
+  });
+
+  test("todo mcp sends nothing to the proxy", async () => {
+    await using client = await startStdioClient("2025-11-25", {
+      TODO_URL: service.url,
+      HTTP_PROXY: proxy.url,
+    });
+    expect(await callTool(client, "find_todos", {})).toMatchObject({ isError: false });
+    expect(proxy.seen).toEqual([]);
+  });
+
+  test.each([
+    ["http://todo.example.test", {}, "GET http://todo.example.test/api/todos HTTP/1.1"],
+    ["http://localhost.example.test", {}, "GET http://localhost.example.test/api/todos HTTP/1.1"],
+    ["http://todo.example.test", { NO_PROXY: ".example.test" }, undefined],
+  ])("list --url %s uses the proxy unless NO_PROXY excludes it, %j", async (url, more, request) => {
+    const before = proxy.seen.length;
+    await ended(runTodo(["list", "--url", url], { HTTP_PROXY: proxy.url, ...more }));
+    expect(proxy.seen[before]).toBe(request);
+  });
+});
+
+test("the exempted addresses follow the user's own, once", () => {
+  const variables = { no_proxy: "", NO_PROXY: ".corp" };
+  bypassProxiesOnLoopback(variables);
+  bypassProxiesOnLoopback(variables);
+  const names = ".corp,localhost,127.0.0.1,127.0.0.0/8,[::1]";
+  expect(variables).toEqual({ no_proxy: names, NO_PROXY: names });
+});
