@@ -360,7 +360,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   }`;
   const NEW = { id: 2, title: "new", done: false };
   const USED = {
-    created: [201, "/api/todos/2", NEW],
+    created: [201, "todos/2", NEW],
     again: [201, 2],
     link: expect.stringContaining('rel="next"'),
     etag: "string",

@@ -52,7 +52,7 @@ test("evicted idempotency keys are counted", async () => {
   for (const [index, key] of ["a", "b", "c", "a", "a"].entries()) {
     const response = await postTodo(url, "x", { "Idempotency-Key": key });
     expect(response.status).toBe(201);
-    expect(response.headers.get("location")).toBe(`/api/todos/${Math.min(index + 1, 4)}`);
+    expect(response.headers.get("location")).toBe(`todos/${Math.min(index + 1, 4)}`);
     await fetch(`${url}/api/todos/${index + 1}`, { method: "DELETE" });
   }
   expect(await evicted()).toBe(2);

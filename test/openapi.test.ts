@@ -268,7 +268,7 @@ function problem(
 
 const text = { "content-type": "text/plain; charset=utf-8" };
 const html = { "content-type": "text/html; charset=utf-8" };
-const list = { "cache-control": "no-cache", etag: '"9f86d081-42"' };
+const list = { "cache-control": "no-cache", etag: '"9f86d081-42"', "todo-position": "9f86d081-42" };
 const bearer = { ...noStore, "www-authenticate": 'Bearer realm="todo api"' };
 const get = { allow: "GET, HEAD, OPTIONS" };
 

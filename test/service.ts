@@ -19,6 +19,10 @@ export interface TestService extends AsyncDisposable {
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
 }
 
+/** Returns the path that a header such as `Location` names, relative to the address of its response. */
+export const pathIn = (reference: string | null, { url }: Response): string | null =>
+  reference && new URL(reference, url).href.slice(new URL(url).origin.length);
+
 export function startService(options: Partial<ServiceOptions> = {}): TestService {
   const service = createService({ store: openMemory(), ...options });
   const listener = listen(service, { host: "127.0.0.1", port: 0 });

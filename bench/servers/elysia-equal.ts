@@ -24,7 +24,7 @@ new Elysia()
     "/api/todos",
     ({ body, set }) => {
       const todo = insert(body.title);
-      set.headers.location = `/api/todos/${todo.id}`;
+      set.headers.location = `todos/${todo.id}`;
       set.headers["todo-position"] = String(version());
       set.headers["content-type"] = "application/json";
       return status(201, todo);

@@ -29,7 +29,7 @@ new Elysia()
     "/api/todos",
     ({ body }) => {
       const todo = insert(body.title);
-      CREATED.headers.set("location", `/api/todos/${todo.id}`);
+      CREATED.headers.set("location", `todos/${todo.id}`);
       CREATED.headers.set("todo-position", String(version()));
       return new Response(JSON.stringify(todo), CREATED);
     },

@@ -61,7 +61,7 @@ describe.each<
     const store = await open({});
     await using service = startService({ store });
     const first = await whole(await post(service, "\0 Zoë 😀"));
-    expect(first).toEqual([201, "/api/todos/1", '{"id":1,"title":"\\u0000 Zoë 😀","done":false}']);
+    expect(first).toEqual([201, "todos/1", '{"id":1,"title":"\\u0000 Zoë 😀","done":false}']);
     expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
     await service.sendJson("PATCH", "/api/todos/1", { done: true });
     expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
@@ -69,7 +69,7 @@ describe.each<
     expect(await whole(await post(service, "\0 Zoë 😀"))).toEqual(first);
     expect(await idsIn(service)).toEqual([]);
     // No id was used, and only the update and the deletion changed the position.
-    expect((await whole(await post(service, "next", '"another"')))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "next", '"another"')))[1]).toBe("todos/2");
     expect((await store.position()).sequence).toBe(4);
     await store.close();
   });
@@ -109,10 +109,10 @@ describe.each<
     await using service = startService({ store });
     await post(service, "a");
     now += 24 * HOUR - 1;
-    expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
+    expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
     now += 1;
-    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
-    expect((await whole(await post(service, "b")))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "b")))[1]).toBe("todos/2");
+    expect((await whole(await post(service, "b")))[1]).toBe("todos/2");
     await store.close();
   });
 
@@ -148,7 +148,7 @@ describe("an Idempotency-Key of a failed or unfinished request", () => {
     const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
     const socket = await openSocket(service.port, request("POST /api/todos", head, '{"title":'));
     await received.promise;
-    for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("/api/todos/1");
+    for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
     socket.destroy();
   });
 
@@ -176,7 +176,7 @@ describe("the header Idempotency-Key", () => {
   ])("accepts %s", async (_what, spelling, other) => {
     await using service = startService();
     for (const key of [spelling, other])
-      expect((await whole(await post(service, "a", key)))[1]).toBe("/api/todos/1");
+      expect((await whole(await post(service, "a", key)))[1]).toBe("todos/1");
   });
 
   test.each(["", '""', '"', '"abc', "a b", '"a", "b"', "a\\b", '"a\\b"', "é", "a\tb", "x".repeat(256)])(
@@ -207,7 +207,7 @@ describe("the header Idempotency-Key", () => {
     ["the last of 255 characters", long, `${long.slice(1)}y`],
   ])("distinguishes keys that differ in %s", async (_what, one, other) => {
     await using service = startService();
-    expect((await whole(await post(service, "a", one)))[1]).toBe("/api/todos/1");
-    expect((await whole(await post(service, "a", other)))[1]).toBe("/api/todos/2");
+    expect((await whole(await post(service, "a", one)))[1]).toBe("todos/1");
+    expect((await whole(await post(service, "a", other)))[1]).toBe("todos/2");
   });
 });

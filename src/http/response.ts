@@ -19,7 +19,7 @@ const COMMON_HEADERS = {
   Vary: "Origin",
 };
 
-/** The header with the position at which the store decided a write. */
+/** The header with the position of a list, or at which the store decided a write. Unlike `ETag`, no proxy rewrites it. */
 export const TODO_POSITION = "Todo-Position";
 
 // Shared Headers objects cost Bun less than an object literal for each response.
@@ -69,10 +69,11 @@ export function deleted(position: string): Response {
   return new Response(null, DELETED);
 }
 
-/** Returns a 200 with a list. `link` is the `Link` header of a page that has a next one. */
-export function list(body: Body, etag: string, link: string | undefined): Response {
+/** Returns a 200 with a list at a position. `link` is the `Link` header of a page that has a next one. */
+export function list(body: Body, position: string, link: string | undefined): Response {
   const init = link === undefined ? LAST_PAGE : PAGE;
-  init.headers.set("ETag", etag);
+  init.headers.set("ETag", `"${position}"`);
+  init.headers.set(TODO_POSITION, position);
   if (link !== undefined) init.headers.set("Link", link);
   return new Response(body, init);
 }

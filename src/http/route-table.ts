@@ -59,7 +59,7 @@ export function routeTable(
     "/api/whoami": guardedText(bearer, ({ name }) => name),
     "/api/whoami/*": guardedRoute(bearer),
 
-    "/admin": guardedRoute(basic, { GET: () => respond(308, { Location: "/admin/" }) }),
+    "/admin": guardedRoute(basic, { GET: () => respond(308, { Location: "admin/" }) }),
     "/admin/": guardedText(basic, ({ name }) => `Hello, ${name}!`),
     "/admin/keys": guardedRoute(basic, admin && { GET: admin.list, POST: admin.create }),
     "/admin/keys/:id": guardedRoute(basic, admin && { PATCH: admin.rename, DELETE: admin.revoke }),

@@ -40,7 +40,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
         });
       }
       log.info({ id: request.id, key: minted.key.id, client: name, user: user.name }, "key created");
-      return mintedReply(minted);
+      return mintedReply(minted, `keys/${minted.key.id}`);
     }),
 
     rotate: audited("rotate", async (request, server, user) => {
@@ -50,7 +50,7 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
       if (minted === undefined) throw notFound();
       const { id: successor, name: client } = minted.key;
       log.info({ id: request.id, key: id, successor, client, user: user.name }, "key rotated");
-      return mintedReply(minted);
+      return mintedReply(minted, `../${successor}`);
     }),
 
     rename: audited("rename", async (request, server, user) => {
@@ -108,8 +108,8 @@ function shownId(request: RoutedRequest): string | undefined {
 
 const notFound = (): ServiceError => new ServiceError("key_not_found");
 
-const mintedReply = ({ key, token }: MintedKey): Response =>
-  respondJson(201, { ...asJson(key), token }, { Location: `/admin/keys/${key.id}` });
+const mintedReply = ({ key, token }: MintedKey, location: string): Response =>
+  respondJson(201, { ...asJson(key), token }, { Location: location });
 
 function asJson(
   { id, name, scope, createdAt, expiresAt, lastUsedAt, parent }: Key,

@@ -46,7 +46,7 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
         .readJson(request, server, parseNewTodo)
         .then(({ title }) =>
           chain(store.insert(title, idempotencyKey), ({ id, json, position }) =>
-            created(json, `/api/todos/${id}`, formatPosition(position)),
+            created(json, `todos/${id}`, formatPosition(position)),
           ),
         );
     },
@@ -76,20 +76,22 @@ export function createTodoHandlers({ store, bodies, origins, log, limiter }: Con
   } satisfies Record<string, Handler>;
 
   async function listIfModified(request: Request, server: HttpServer, query: ListQuery, seen: string) {
-    const position = await store.position();
-    return matchesEtag(seen, formatETag(position))
-      ? respond(304, { ETag: formatETag(position), "Cache-Control": "no-cache" })
+    const position = formatPosition(await store.position());
+    const etag = `"${position}"`;
+    return matchesEtag(seen, etag)
+      ? respond(304, { ETag: etag, [TODO_POSITION]: position, "Cache-Control": "no-cache" })
       : listNow(request, server, query);
   }
 
   function listNow(request: Request, server: HttpServer, query: ListQuery): Awaitable<Response> {
     const chunkBytes = server.protocol === "https" ? TLS_CHUNK_BYTES : undefined;
-    const answer = ({ json, position, next }: TodoList): Response => {
+    const answer = ({ json, position: listedAt, next }: TodoList): Response => {
+      const position = formatPosition(listedAt);
       const link = next === undefined ? undefined : `<${nextPage(query, next)}>; rel="next"`;
-      if (json instanceof Uint8Array || json instanceof Blob) return list(json, formatETag(position), link);
+      if (json instanceof Uint8Array || json instanceof Blob) return list(json, position, link);
       // A slow client of a long list reads nothing from the server while it empties the kernel's buffers.
       server.timeout(request, LONG_LIST_IDLE_SECONDS);
-      return list(toReadableStream(json, onStreamError, chunkBytes), formatETag(position), link);
+      return list(toReadableStream(json, onStreamError, chunkBytes), position, link);
     };
     return chain(store.list(query, chunkBytes), answer);
   }
@@ -120,8 +122,6 @@ function requireId(request: RoutedRequest): TodoId {
   return id;
 }
 
-const formatETag = (position: Position): string => `"${formatPosition(position)}"`;
-
 /** Returns the values of `?limit=`, `?after=` and `?done=`. Throws `invalid_query` for a bad or repeated value. */
 function parseListQuery(url: string): ListQuery {
   const start = url.indexOf("?");
@@ -143,7 +143,8 @@ function parseBoolean(text: string): boolean | undefined {
   return text === "true" ? true : text === "false" ? false : undefined;
 }
 
+/** Returns the address of the next page, relative to this one, because a proxy may add a prefix to the path. */
 function nextPage({ limit, done }: ListQuery, after: TodoId): string {
   const state = done === undefined ? "" : `&done=${done}`;
-  return `/api/todos?limit=${limit}&after=${after}${state}`;
+  return `todos?limit=${limit}&after=${after}${state}`;
 }
