@@ -1,7 +1,10 @@
-/** Copies the project's Markdown and its pictures to pages/, because VitePress finds its modules from there only. */
+/**
+ * Copies the project's Markdown and its pictures to pages/, because VitePress finds its modules from there only. Also writes a page
+ * at each address in moved-pages.json, which leads to the new one.
+ */
 import { execFileSync } from "node:child_process";
-import { cpSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -29,3 +32,22 @@ cpSync(join(root, "site/index.md"), join(pages, "index.md"));
 cpSync(join(root, "docs/pictures/phone.png"), join(pages, "public/phone.png"));
 cpSync(join(root, "web/icon.svg"), join(pages, "public/icon.svg"));
 cpSync(join(root, "site/openapi"), join(pages, "openapi"), { recursive: true });
+
+const moved = JSON.parse(readFileSync(join(root, "site/moved-pages.json"), "utf8"));
+for (const [from, to] of Object.entries(moved)) {
+  const file = join(pages, "public", `${from}.html`);
+  const target = relative(dirname(from), to);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(
+    file,
+    `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="${target}">
+<meta http-equiv="refresh" content="0; url=${target}">
+<p><a href="${target}">This page has moved.</a></p>
+</html>
+`,
+  );
+}

@@ -37,8 +37,8 @@ const filled = (values: Readonly<Record<string, string>>, url: string): Record<s
 describe("docs/how-to/assistants.md", () => {
   test("has valid JSON for every assistant, over stdio and over HTTP", () => {
     expect(entries).toHaveLength(blocks("json").length);
-    expect(entries.filter(({ command }) => command !== undefined)).toHaveLength(4);
-    expect(entries.filter(({ url }) => url !== undefined)).toHaveLength(3);
+    expect(entries.filter(({ command }) => command !== undefined)).toHaveLength(2);
+    expect(entries.filter(({ url }) => url !== undefined)).toHaveLength(1);
   });
 
   test("names a command that starts, with the variables that it reads", async () => {

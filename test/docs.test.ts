@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import movedPages from "../site/moved-pages.json" with { type: "json" };
 import { run } from "./command.ts";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
 import { skipFor } from "./skip.ts";
@@ -42,6 +43,19 @@ test("docs/README.md links to every page", () => {
     .map(({ path }) => path)
     .filter((path) => path !== index.path && !linked.includes(path));
   expect(missing).toEqual(["README.md"].filter((path) => !linked.includes(path)));
+});
+
+test("each moved page leads to a page and a heading, and is not a page itself", () => {
+  const problems = Object.entries(movedPages).flatMap(([from, to]) => {
+    const [page = "", anchor] = to.split("#");
+    const file = join(ROOT, `${page}.md`);
+    if (existsSync(join(ROOT, `${from}.md`))) return [`${from} exists`];
+    if (!existsSync(file)) return [`${to} does not exist`];
+    return anchor === undefined || anchorsIn(readFileSync(file, "utf8")).has(anchor)
+      ? []
+      : [`${to}: no heading`];
+  });
+  expect(problems).toEqual([]);
 });
 
 test("the README has at most 150 lines", () => {
