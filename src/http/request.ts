@@ -19,15 +19,29 @@ export function readParameter<T>(
   throw new ServiceError("invalid_query", { detail: `Send ${name} once, as ${expected}.` });
 }
 
-/** Matches one entity tag of a list; the group is its opaque tag. */
-const ENTITY_TAG = /(?:^|,)[ \t]*(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?=,|$)/g;
+/** Matches one entity tag of a list; the group is its opaque tag without the quotes. */
+const ENTITY_TAG = /(?:^|,)[ \t]*(?:W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*(?=,|$)/g;
 
-/** Returns whether `If-None-Match` is `*` or lists the entity tag, by weak comparison (RFC 9110 §13.1.2, §8.8.3.2). */
+/** Matches what proxies that compress append to an opaque tag: `-gzip`, `--gzip` or `;gz`. */
+const CODINGS = /(?:[-;]{1,2}[a-z]{1,8}){1,2}$/;
+
+const withoutCodings = (opaqueTag: string): string => opaqueTag.replace(CODINGS, "");
+
+/** Returns the text of an entity tag as it was before proxies changed it. `W/` and the quotes may be absent. */
+export const originalTag = (text: string): string =>
+  withoutCodings(text.replace(/^W\//, "").replace(/^"(.*)"$/, "$1"));
+
+/**
+ * Returns whether `If-None-Match` is `*` or lists the entity tag, by weak comparison (RFC 9110 §13.1.2, §8.8.3.2), also if
+ * a proxy has changed the tag in between.
+ */
 export function matchesEtag(ifNoneMatch: string, etag: string): boolean {
   if (ifNoneMatch === "*") return true;
   // Weak comparison ignores the W/ before a tag.
-  const opaqueTag = etag.replace(/^W\//, "");
-  return ifNoneMatch.matchAll(ENTITY_TAG).some(([, listed]) => listed === opaqueTag);
+  const own = etag.replace(/^W\//, "").slice(1, -1);
+  return ifNoneMatch
+    .matchAll(ENTITY_TAG)
+    .some(([, listed = ""]) => listed === own || withoutCodings(listed) === own);
 }
 
 const MAX_KEY_LENGTH = 255;

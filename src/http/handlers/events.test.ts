@@ -99,6 +99,12 @@ describe("GET /api/events", () => {
     ["since what is not kept", { since: "HERE-1" }, "resync HERE-5", []],
     ["since the future", { since: "HERE-6" }, "resync HERE-5", []],
     ["since another epoch", { since: "9f86d081-5" }, "resync HERE-5", []],
+    ["since a tag that nginx made weak", { since: 'W/"HERE-4"' }, "", [5]],
+    ["since the same without quotes", { since: "W/HERE-4" }, "", [5]],
+    ["since the tag of a list that Apache compressed", { since: "HERE-4-gzip" }, "", [5]],
+    ["since a tag with both changes", { since: 'W/"HERE-4-br"' }, "", [5]],
+    ["since a strong tag", { since: '"HERE-4"' }, "", [5]],
+    ["a last id with both changes", { lastEventId: 'W/"HERE-3-gzip"' }, "", [4, 5]],
     ["a last id", { lastEventId: "HERE-3" }, "", [4, 5]],
     ["a malformed last id", { lastEventId: "HERE" }, "resync HERE-5", []],
     ["an empty last id", { lastEventId: "" }, "position HERE-5", []],
@@ -279,7 +285,7 @@ test("GET /api/events ends for a slow subscriber, which gets no further heartbea
 
 describe("an event stream", () => {
   test.each(
-    ["since=", "since=HERE-x", "since=%22HERE-1%22", "since=HERE-1&since=HERE-1", "%73ince=x"].map(
+    ["since=", "since=HERE-x", "since=%22HERE-1", "since=HERE-1-1-gzip-", "since=HERE-gzip", "since=HERE-1&since=HERE-1", "%73ince=x"].map(
       (query) => [query],
     ),
   )("rejects ?%s", async (query) => {

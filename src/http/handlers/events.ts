@@ -5,7 +5,7 @@ import type { Context } from "../context.ts";
 import { IDLE_SECONDS, OVERLOADED } from "../limits.ts";
 import { isLoopback, networkPrefix } from "../policy/address.ts";
 import type { ConnectionInfo } from "../policy/connection.ts";
-import { readParameter } from "../request.ts";
+import { originalTag, readParameter } from "../request.ts";
 import { respond } from "../response.ts";
 import type { Handler } from "../route.ts";
 import type { Bytes } from "../stream.ts";
@@ -118,7 +118,7 @@ function parseStart({ url, headers }: Request): Start {
     query,
     "since",
     parsePosition,
-    "an event's id or a list's ETag without its quotes",
+    "the id of an event or the Todo-Position of a list",
   );
   const lastEventId = headers.get("last-event-id");
   if (lastEventId) return parsePosition(lastEventId) ?? "unknown";
@@ -128,7 +128,7 @@ function parseStart({ url, headers }: Request): Start {
 const POSITION = /^([\w.~-]+)-(\d+)$/;
 
 function parsePosition(text: string): Position | undefined {
-  const [, epoch, sequence] = POSITION.exec(text) ?? [];
+  const [, epoch, sequence] = POSITION.exec(originalTag(text)) ?? [];
   return epoch === undefined ? undefined : { epoch, sequence: Number(sequence) };
 }
 
