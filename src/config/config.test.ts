@@ -66,6 +66,10 @@ test("readConfig returns the default of every setting that has one", () => {
 });
 
 const DEFAULTS = readConfig({}, {});
+const ORIGINS = [
+  ...["https://a.example", "http://b.example:8080", "http://[::1]:3000", "capacitor://localhost"],
+  ...["ionic://localhost", "tauri://localhost", "chrome-extension://abcdefghijklmnop", "app://a.b:8080"],
+];
 
 /** Some settings of some groups. */
 type Outcome = { readonly [Group in keyof Config]?: Partial<Config[Group]> };
@@ -160,9 +164,9 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Outcome]>([
   ],
   [
     "origins",
-    { corsOrigins: "https://a.example, http://b.example:8080" },
+    { corsOrigins: ORIGINS.join(", ") },
     {},
-    { network: { corsOrigins: ["https://a.example", "http://b.example:8080"] } },
+    { network: { corsOrigins: ORIGINS } },
   ],
   ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { log: { level: "silent" } }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
@@ -249,13 +253,19 @@ test.each<[flags: Flags, env: Environment, message: string]>([
       `--allowed-hosts "b.example, ${host}": "${host}" is not a Host header value`,
     ],
   ),
-  ...["https://a.example/", "a.example", "*", "null", "https://A.example", "https://a.example:443"].map(
-    (origin): [Flags, Environment, string] => [
-      {},
-      { TODO_CORS_ORIGINS: `http://b.example,${origin}` },
-      `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
-    ],
-  ),
+  ...[
+    ...["https://a.example/", "a.example", "null", "https://A.example", "https://a.example:443", "file://"],
+    ...["app://A.example", "App://a.example", "app://a.example/", "app://u@a.example", "app:a.example"],
+  ].map((origin): [Flags, Environment, string] => [
+    {},
+    { TODO_CORS_ORIGINS: `http://b.example,${origin}` },
+    `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
+  ]),
+  ...["*", "https://*.example.com", "https://app.example.com:*"].map((origin): [Flags, Environment, string] => [
+    { corsOrigins: origin },
+    {},
+    `--cors-origins "${origin}": "${origin}" has a wildcard. List each origin, such as https://app.example.com`,
+  ]),
   [
     {},
     { TODO_TRUSTED_PROXY: "::1,proxy" },

@@ -107,10 +107,14 @@ export function hostValue(text: string): string {
   return text;
 }
 
-/** Checks an origin as browsers send it: scheme, host and port without a path. */
+/** Matches the origin of an app, such as `capacitor://localhost`. Of such a scheme, `URL` knows no origin. */
+const APP_ORIGIN = /^[a-z][a-z\d+.-]*:\/\/(?:[a-z\d._-]+|\[[\da-f:.]+\])(?::\d{1,5})?$/;
+
+/** Checks an origin as browsers and apps send it: scheme, host and port without a path. */
 export function origin(text: string): string {
-  if (!URL.canParse(text) || new URL(text).origin !== text) {
-    throw new Error(`"${text}" is not an origin, such as https://app.example.com`);
-  }
-  return text;
+  if (text.includes("*"))
+    throw new Error(`"${text}" has a wildcard. List each origin, such as https://app.example.com`);
+  const known = URL.parse(text)?.origin;
+  if (known === text || (known === "null" && APP_ORIGIN.test(text))) return text;
+  throw new Error(`"${text}" is not an origin, such as https://app.example.com or capacitor://localhost`);
 }

@@ -7,6 +7,7 @@ import { openMemory } from "../../storage/memory/store.ts";
 import type { ServiceOptions } from "../service.ts";
 
 const LISTED = "https://app.example";
+const APP = "capacitor://localhost";
 const TITLE = { headers: { "Content-Type": "application/json" }, body: '{"title":"x"}' };
 const TOKEN = { Authorization: "Bearer good" };
 const lookupClient = (token: string) => (token === "good" ? { name: "client" } : undefined);
@@ -136,6 +137,8 @@ describe("the Host of a request", () => {
 describe("an Origin", () => {
   test.each<[isListed: boolean, toLoopback: boolean, origin: string]>([
     [true, false, LISTED],
+    [true, false, APP],
+    [false, true, "tauri://localhost"],
     [true, true, "http://localhost:5173"],
     [false, false, "http://localhost:5173"],
     [false, true, "https://elsewhere.example"],
@@ -143,7 +146,7 @@ describe("an Origin", () => {
     [false, true, `${LISTED}:8443`],
     [false, true, "https://APP.example"],
   ])("is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
-    await using service = startService({ network: { corsOrigins: [LISTED] }, credentials: { lookupClient } });
+    await using service = startService({ network: { corsOrigins: [LISTED, APP] }, credentials: { lookupClient } });
     const host = toLoopback ? {} : { Host: "nas:3000" };
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const requests: [method: string, path: string, headers?: Record<string, string>][] = [
@@ -200,8 +203,7 @@ describe("a preflight", () => {
     expect(corsOf(response)).toEqual({
       "access-control-allow-origin": LISTED,
       "access-control-allow-methods": methods,
-      "access-control-allow-headers":
-        "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name",
+      "access-control-allow-headers": "Authorization, *",
       "access-control-expose-headers": "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id",
       "access-control-max-age": "600",
     });

@@ -5,8 +5,8 @@ import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./address.ts";
 import type { GetConnectionInfo, Network } from "./connection.ts";
 
 const PREFLIGHT_SECONDS = "600";
-const REQUEST_HEADERS =
-  "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, traceparent, tracestate, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
+/** `*` does not include `Authorization` (Fetch §4.9). It works because responses never allow credentials. */
+const REQUEST_HEADERS = "Authorization, *";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id";
 
 export type OriginPolicy = ReturnType<typeof createOriginPolicy>;
