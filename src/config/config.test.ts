@@ -162,12 +162,7 @@ test.each<[what: string, flags: Flags, env: Environment, outcome: Outcome]>([
     { TODO_TLS_KEY: "k" },
     { tls: { cert: { value: "c", source: "--tls-cert" }, key: { value: "k", source: "TODO_TLS_KEY" } } },
   ],
-  [
-    "origins",
-    { corsOrigins: ORIGINS.join(", ") },
-    {},
-    { network: { corsOrigins: ORIGINS } },
-  ],
+  ["origins", { corsOrigins: ORIGINS.join(", ") }, {}, { network: { corsOrigins: ORIGINS } }],
   ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { log: { level: "silent" } }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
 ])("readConfig accepts %s", (_what, flags, env, outcome) => {
@@ -261,11 +256,13 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     { TODO_CORS_ORIGINS: `http://b.example,${origin}` },
     `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
   ]),
-  ...["*", "https://*.example.com", "https://app.example.com:*"].map((origin): [Flags, Environment, string] => [
-    { corsOrigins: origin },
-    {},
-    `--cors-origins "${origin}": "${origin}" has a wildcard. List each origin, such as https://app.example.com`,
-  ]),
+  ...["*", "https://*.example.com", "https://app.example.com:*"].map(
+    (origin): [Flags, Environment, string] => [
+      { corsOrigins: origin },
+      {},
+      `--cors-origins "${origin}": "${origin}" has a wildcard. List each origin, such as https://app.example.com`,
+    ],
+  ),
   [
     {},
     { TODO_TRUSTED_PROXY: "::1,proxy" },

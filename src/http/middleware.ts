@@ -6,7 +6,7 @@ import type { Context } from "./context.ts";
 import { OVERLOADED } from "./limits.ts";
 import { createErrorLog, loggedPath, traceId } from "./observability/log.ts";
 import { allowOrigin, isPreflight, preflight } from "./policy/origin.ts";
-import { forbidReuse, forbidSharing, forbidStoring, problem } from "./response.ts";
+import { forbidReuse, forbidStoring, problem } from "./response.ts";
 import {
   type Handler,
   type HttpServer,
@@ -87,9 +87,9 @@ export function createMiddleware(options: MiddlewareOptions) {
     // Fast path: no promise is allocated.
     function handle(request: RoutedRequest, server: HttpServer): Awaitable<Response> {
       const origin = origins.allowedOrigin(request);
-      if (origin !== undefined) return withCors(origin, request, server);
-      const handled = handleErrors(route.handler, request, server);
-      return route.access === "private" ? chain(handled, forbidSharing) : handled;
+      return origin === undefined
+        ? handleErrors(route.handler, request, server)
+        : withCors(origin, request, server);
     }
 
     function withCors(origin: string, request: RoutedRequest, server: HttpServer): Awaitable<Response> {
@@ -101,10 +101,7 @@ export function createMiddleware(options: MiddlewareOptions) {
         request,
         server,
       );
-      return chain(handled, (response) => {
-        if (route.access === "private") forbidSharing(response);
-        return allowOrigin(response, origin);
-      });
+      return chain(handled, (response) => allowOrigin(response, origin));
     }
 
     function handleErrors(handler: Handler, request: RoutedRequest, server: HttpServer): Awaitable<Response> {

@@ -102,7 +102,8 @@ export function secure(response: Response): Response {
 
 /** Keeps a response out of all caches (RFC 9111 §5.2.2.5). */
 export function forbidStoring(response: Response): Response {
-  response.headers.set("Cache-Control", "no-store");
+  const { headers } = response;
+  if (headers.get("cache-control")?.includes("no-store") !== true) headers.set("Cache-Control", "no-store");
   return response;
 }
 
@@ -110,20 +111,6 @@ export function forbidStoring(response: Response): Response {
 export function forbidReuse(headers: Headers): void {
   headers.set("Connection", "close");
   headers.delete("Keep-Alive");
-}
-
-/**
- * Keeps a response out of shared caches (RFC 9111 §5.2.2.7). Without a Cache-Control of its own, no cache may store it.
- * `Vary` also keeps a private cache from serving it to another identity of the same browser.
- */
-export function forbidSharing(response: Response): Response {
-  const { headers } = response;
-  const cacheControl = headers.get("cache-control");
-  if (cacheControl === null) headers.set("Cache-Control", "no-store");
-  else if (!/\bno-store\b/.test(cacheControl))
-    headers.set("Cache-Control", `private, ${cacheControl.replace(/^public, /, "")}`);
-  headers.append("Vary", "Authorization, Cookie");
-  return response;
 }
 
 /** Returns an error as `application/problem+json` (RFC 9457), without its cause. */

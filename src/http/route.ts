@@ -44,11 +44,8 @@ type Method = "GET" | "POST" | "PATCH" | "DELETE";
 export interface Route {
   /** The value of the `Allow` header. */
   readonly allow: string;
-  /**
-   * Who may send requests. `guarded`: authenticated senders; no cache may store a response, errors included. `private`:
-   * authenticated senders; a private cache may store what the handler declares cacheable.
-   */
-  readonly access: "public" | "guarded" | "private";
+  /** Who may send requests. `guarded`: authenticated senders; no cache may store a response, errors included. */
+  readonly access: "public" | "guarded";
   /** Who may use the route in private mode, where a guard protects it. `open`: everyone, or it has a guard of its own. */
   readonly inPrivateMode: "open" | "programs" | "browsers" | "assistants";
   readonly handler: Handler;
@@ -105,12 +102,14 @@ export function guardedText(guard: Guard, describe: (identity: Identity) => stri
   return { allow, access: "guarded", inPrivateMode: "open", handler: behind(guard, handler) };
 }
 
-/** Returns a route behind a guard, which runs before the method is considered. */
+/** Returns a route of private mode: behind a guard, which runs before the method is considered. */
 export const privateRoute = (guard: Guard, { allow, handler }: GuardedRoute): Route => ({
   allow,
-  access: "private",
+  access: "guarded",
   inPrivateMode: "open",
-  handler: behind(guard, handler),
+  handler: behind(guard, (request, server, identity) =>
+    chain(handler(request, server, identity), forbidStoring),
+  ),
 });
 
 const behind =

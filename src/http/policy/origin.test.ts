@@ -146,7 +146,10 @@ describe("an Origin", () => {
     [false, true, `${LISTED}:8443`],
     [false, true, "https://APP.example"],
   ])("is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
-    await using service = startService({ network: { corsOrigins: [LISTED, APP] }, credentials: { lookupClient } });
+    await using service = startService({
+      network: { corsOrigins: [LISTED, APP] },
+      credentials: { lookupClient },
+    });
     const host = toLoopback ? {} : { Host: "nas:3000" };
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const requests: [method: string, path: string, headers?: Record<string, string>][] = [
