@@ -37,7 +37,8 @@ function* examplesOf(root: unknown): Generator<[pointer: string, schema: object,
     }
   }
   for (const [name, schema] of Object.entries(document.components.schemas)) {
-    for (const example of schema.examples) yield [`#/components/schemas/${name}/examples`, schema, example];
+    const { examples = [] }: { examples?: readonly unknown[] } = schema;
+    for (const example of examples) yield [`#/components/schemas/${name}/examples`, schema, example];
   }
 }
 

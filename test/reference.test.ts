@@ -218,12 +218,12 @@ test("the reference lists the log messages of the source, and no others", () => 
 });
 
 test("the reference lists the reasons of rejected credentials, and no others", () => {
-  const source = ["authenticator", "basic", "bearer", "private"]
-    .map((name) => readFileSync(`${ROOT}/src/http/auth/${name}.ts`, "utf8"))
+  const source = ["auth/authenticator", "auth/basic", "auth/bearer", "auth/private", "handlers/session"]
+    .map((name) => readFileSync(`${ROOT}/src/http/${name}.ts`, "utf8"))
     .join("\n");
   const patterns = [
     /logRejection\("([^"]+)"/g,
-    /reject\("([^"]+)"/g,
+    /(?:reject|recordRejection)\("([^"]+)"/g,
     /whyUnknown = .+"(\w+)" : "(\w+)"/g,
     /^ {2}(?:unauthorized|too_many_failures): "(\w+)"/gm,
   ];

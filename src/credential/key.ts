@@ -139,6 +139,14 @@ export const formatTime = (time: number): string => new Date(time).toISOString()
 /** Returns whether a text has the form of a key id. Any other text may be a token and must not be shown. */
 export const isKeyId = (text: string): boolean => ID.test(text);
 
+/** Returns the key of a token, expired or not. It is synchronous if `keys.find` is. */
+export function findByToken(keys: KeyStore, token: string): Awaitable<StoredKey | undefined> {
+  const tokenHash = hashToken(token);
+  return chain(keys.find(tokenHash), (key) =>
+    key !== undefined && timingSafeEqual(key.tokenHash, tokenHash) ? key : undefined,
+  );
+}
+
 /**
  * Returns a lookup of tokens among the API keys of a store. It is synchronous if `keys.find` is.
  * @param isCurrent returns whether the parent of a browser's key is still valid; by default only the parents that are keys
@@ -148,10 +156,9 @@ export function createKeyLookup(
   now: () => number,
   isCurrent = (parent: Parent): boolean => parent.kind === "key",
 ): LookupClient {
-  return (token) => {
-    const tokenHash = hashToken(token);
-    return chain(keys.find(tokenHash), (key) => {
-      if (key === undefined || !timingSafeEqual(key.tokenHash, tokenHash)) return undefined;
+  return (token) =>
+    chain(findByToken(keys, token), (key) => {
+      if (key === undefined) return undefined;
       const usedAt = now();
       if (isExpired(key, usedAt) || key.kind === "link") return undefined;
       const { id: keyId, name, scope, parent, lastUsedAt = Number.NEGATIVE_INFINITY } = key;
@@ -160,7 +167,6 @@ export function createKeyLookup(
       if (parent === undefined) return { name, keyId, scope };
       return { name, keyId, scope, parent, isRevoked: () => !isCurrent(parent) };
     });
-  };
 }
 
 /** Returns a text that differs for each parent. */

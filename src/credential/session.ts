@@ -1,9 +1,10 @@
-import { hash, timingSafeEqual } from "node:crypto";
+import { hash } from "node:crypto";
 import { deviceName, MAX_LABEL_LENGTH } from "../device-name.ts";
 import { parseDuration } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import type { Identity, Parent, Scope } from "./client.ts";
 import {
+  findByToken,
   isExpired,
   isSameParent,
   type Key,
@@ -12,7 +13,7 @@ import {
   mintKey,
   parseKeyName,
 } from "./key.ts";
-import { hashToken, mintToken, randomBase62 } from "./token.ts";
+import { mintToken, randomBase62 } from "./token.ts";
 
 /** How long a browser stays signed in without a use, in milliseconds. */
 export const SESSION_LIFETIME_MS = parseDuration("lifetime", "90d");
@@ -141,10 +142,8 @@ export async function createLink(
 
 /** Returns what a code signs in to, and its owner; `undefined` if the code or its parent is no longer valid. */
 export async function findLink(keys: KeyStore, code: string, storedEntry: StoredEntry, now: number) {
-  const tokenHash = hashToken(code);
-  const link = await keys.find(tokenHash);
-  if (link === undefined || !timingSafeEqual(link.tokenHash, tokenHash)) return undefined;
-  if (link.kind !== "link" || link.parent === undefined || isExpired(link, now)) return undefined;
+  const link = await findByToken(keys, code);
+  if (link?.kind !== "link" || link.parent === undefined || isExpired(link, now)) return undefined;
   const all = await keys.list();
   const maker = link.parent.kind === "key" ? findValid(all, link.parent.id, now) : undefined;
   if (link.parent.kind === "key" && maker === undefined) return undefined;

@@ -145,7 +145,8 @@ function dispatcher<Sender extends [identity?: Identity]>(methods: Methods<Handl
   const get = handlers.get("GET");
   if (get !== undefined) handlers.set("HEAD", get);
   const allow = [...handlers.keys(), "OPTIONS"].join(", ");
-  handlers.set("OPTIONS", () => respond(204, { Allow: allow, "Cache-Control": "no-store" }));
+  const acceptPatch = handlers.has("PATCH") ? { "Accept-Patch": "application/json" } : {};
+  handlers.set("OPTIONS", () => respond(204, { Allow: allow, "Cache-Control": "no-store", ...acceptPatch }));
 
   const handler: HandlerFor<Sender> = (request, server, ...sender) => {
     const methodHandler = handlers.get(request.method);

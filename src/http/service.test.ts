@@ -66,6 +66,7 @@ describe("every open route", () => {
         expect(await statusAndCode(response)).toEqual([405, "method_not_allowed"]);
       }
       const options = await service.send("OPTIONS", path);
+      expect(options.headers.get("accept-patch")).toBe(allow.includes("PATCH") ? "application/json" : null);
       expect([options.status, options.headers.get("allow")]).toEqual([204, allow.join(", ")]);
       expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
     },

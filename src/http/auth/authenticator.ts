@@ -83,14 +83,19 @@ export function createAuthenticator(
     recordOutcome("unavailable");
     throw new ServiceError("credentials_unavailable", { cause });
   };
-  /** Rejects a malformed or a wrong credential. */
-  const reject = (reason: string, request: Request, server: HttpServer): never => {
+  const recordRejection = (reason: string, request: Request, server: HttpServer): void => {
     recordOutcome(reason === "malformed" ? "malformed" : "wrong");
     logRejection(reason, getAddress(request, server));
+  };
+  /** Rejects a malformed or a wrong credential. */
+  const reject = (reason: string, request: Request, server: HttpServer): never => {
+    recordRejection(reason, request, server);
     throw unauthorized(request, ', error="invalid_token"');
   };
   return {
     reject,
+    /** Records and logs a credential that another part rejects. */
+    recordRejection,
     rejectAbsent: (request: Request): never => {
       recordOutcome("absent");
       throw unauthorized(request);

@@ -21,7 +21,10 @@ import { keysPage, prefersHtml } from "./pages.ts";
 import { linkReply, requireOrigin } from "./session.ts";
 
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
-export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limiter, now }: Context) {
+export function createKeyHandlers(
+  keys: KeyStore,
+  { bodies, origins, getConnectionInfo, log, limiter, now }: Context,
+) {
   const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
   return {
     list: async (request) => {
@@ -64,8 +67,8 @@ export function createKeyHandlers(keys: KeyStore, { bodies, origins, log, limite
     }),
 
     /** The key keeps its token, because the link makes a key of its own for a browser. */
-    createLink: audited("create link", async (request, _server, user) => {
-      const origin = requireOrigin(request);
+    createLink: audited("create link", async (request, server, user) => {
+      const origin = requireOrigin(request, getConnectionInfo(request, server));
       const key = (await keys.list()).find(({ id, kind }) => id === getKeyId(request) && kind === undefined);
       const link = key && (await createLink(keys, { kind: "key", id: key.id }, key.scope, now()));
       if (link === undefined) throw notFound();

@@ -165,6 +165,43 @@ describe("POST /api/session", () => {
     expect(await service.keys.list()).toHaveLength(1);
   });
 
+  test("ends the session of the cookie that the browser sends with it", async () => {
+    await using service = await startPrivate();
+    const [former, other] = [await service.jar(ANN), await service.jar(ANN)];
+    const failed = await service.signIn({ user: "ann", password: "wrong" }, former.headers);
+    expect([failed.status, await service.statusOf("/api/todos", former)]).toEqual([401, 200]);
+    const { link } = await jsonOf(await service.send("POST", "/api/session/links", former));
+    const next = await service.signIn({ code: link.split("=")[1] }, former.headers);
+    expect(next.status).toBe(201);
+    expect(service.lines.at(-1)).toMatchObject({ level: "info", message: "signed out" });
+    const statuses = [former, other, jarOf(next)].map((init) => service.statusOf("/api/todos", init));
+    expect(await Promise.all(statuses)).toEqual([401, 200, 200]);
+    // The key of a program in a cookie is no session.
+    const foreign = await service.signIn(ANN, { Cookie: `__Host-todo=${service.phone.token}` });
+    expect([
+      foreign.status,
+      await service.statusOf("/api/whoami", as(`Bearer ${service.phone.token}`)),
+    ]).toEqual([201, 200]);
+  });
+
+  test("logs wrong codes as it logs wrong tokens", async () => {
+    await using service = await startPrivate();
+    const used = await jsonOf(await service.send("POST", "/api/session/links", as(AS_ANN)));
+    const code = used.link.split("=")[1];
+    await service.signIn({ code });
+    service.lines.splice(0);
+    for (const path of ["/api/session", "/api/session/link", "/api/session/link/cancel"])
+      for (const wrong of [code, "x".repeat(22)])
+        expect((await service.sendJson("POST", path, { code: wrong })).status).toBe(401);
+    service.close();
+    const fields = { surface: "private", reason: "code", address: "127.0.0.1" };
+    expect(service.lines).toEqual([
+      { level: "warn", message: "credential refused", fields },
+      { level: "warn", message: "credential refused", fields: { ...fields, times: 5 } },
+    ]);
+    expect(service.text()).not.toContain(code);
+  });
+
   test("rejects pages of other origins, as do the paths of a link", async () => {
     await using service = await startPrivate("write", { corsOrigins: ["https://app.example"] });
     for (const path of ["/api/session", "/api/session/link", "/api/session/link/cancel"])
@@ -629,6 +666,44 @@ describe("a link", () => {
     expect(session.devices).toHaveLength(1);
     expect(service.text()).not.toContain(code);
   });
+
+  test.each<
+    [
+      what: string,
+      network: ServiceOptions["network"],
+      headers: Readonly<Record<string, string>>,
+      origin: string,
+    ]
+  >([
+    ["the own page", {}, { Origin: "https://todo.example", Host: "todo.example" }, "https://todo.example"],
+    [
+      "a listed origin",
+      { corsOrigins: ["https://app.example"] },
+      { Origin: "https://app.example", Host: "nas:3000" },
+      "http://nas:3000",
+    ],
+    [
+      "a listed origin, through a proxy that terminates TLS",
+      { corsOrigins: ["https://app.example"], trustedProxies: ["127.0.0.1"] },
+      {
+        Origin: "https://app.example",
+        Host: "todo.example",
+        "X-Forwarded-For": "192.0.2.1",
+        "X-Forwarded-Proto": "https",
+      },
+      "https://todo.example",
+    ],
+  ])(
+    "points to the service, not to the page of another origin: made by %s",
+    async (_what, network, headers, origin) => {
+      await using service = await startPrivate("write", { allowedHosts: [headers.Host ?? ""], ...network });
+      const all = as(AS_ANN, headers);
+      for (const path of ["/api/session/links", `/admin/keys/${service.phone.key.id}/links`]) {
+        const { link } = await jsonOf(await service.send("POST", path, all));
+        expect(link).toStartWith(`${origin}/#sign-in=`);
+      }
+    },
+  );
 
   test("contains a QR code of itself", async () => {
     await using service = await startPrivate();

@@ -1,5 +1,12 @@
 import { type Identity, identityFields, type Parent } from "../../credential/client.ts";
-import { formatTime, isExpired, type Key, type KeyStore, parentText } from "../../credential/key.ts";
+import {
+  findByToken,
+  formatTime,
+  isExpired,
+  type Key,
+  type KeyStore,
+  parentText,
+} from "../../credential/key.ts";
 import {
   createLink,
   createSession,
@@ -20,7 +27,8 @@ import type { Authenticator } from "../auth/authenticator.ts";
 import { BEARER_CHALLENGE } from "../auth/private.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
-import { requireOwnPage } from "../policy/origin.ts";
+import type { ConnectionInfo } from "../policy/connection.ts";
+import { isOwnPage, requireOwnPage } from "../policy/origin.ts";
 import { noContent, respond, respondJson } from "../response.ts";
 import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
 
@@ -44,23 +52,25 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     );
     const browser = describeBrowser(request.headers.get("user-agent") ?? "");
     const minted = await createSession(keys, parent, browser, now());
-    if (minted === undefined) throw invalidLink();
+    if (minted === undefined)
+      throw parent.linkId === undefined ? credentialChanged() : invalidLink(request, server);
     log.info({ key: minted.key.id, [getKind(parent.parent)]: minted.owner }, "signed in");
+    await endFormerSession(request);
     return respondJson(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
   };
 
   /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
   const showLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const { owner } = await requireLink(await readCode(request, server));
+    const { owner } = await requireLink(await readCode(request, server), request, server);
     return respondJson(200, owner);
   };
 
   /** Makes a code invalid, because the person does not want to sign in with it. */
   const cancelLink: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const { linkId } = await requireLink(await readCode(request, server));
-    if (!(await keys.delete(linkId))) throw invalidLink();
+    const { linkId } = await requireLink(await readCode(request, server), request, server);
+    if (!(await keys.delete(linkId))) throw invalidLink(request, server);
     log.info({ link: linkId }, "link cancelled");
     return noContent();
   };
@@ -81,9 +91,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
     if (parent === undefined) throw new ServiceError("key_not_found", { detail: "No browser is signed in." });
-    // The links that the browser made end with its key.
-    await keys.delete(keyId);
-    log.info({ key: keyId }, "signed out");
+    await endSession(keyId);
     return respond(204, { "Set-Cookie": CLEARED_COOKIE, "Clear-Site-Data": '"cache"' });
   };
 
@@ -106,8 +114,8 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return respondJson(200, describeDevice(renamed));
   };
 
-  const createDeviceLink: GuardedHandler = async (request, _server, identity) => {
-    const origin = requireOrigin(request);
+  const createDeviceLink: GuardedHandler = async (request, server, identity) => {
+    const origin = requireOrigin(request, getConnectionInfo(request, server));
     const { parent, scope } = requireParent(identity);
     limitLinks(parentText(parent));
     const maker: Parent = identity.keyId === undefined ? parent : { kind: "key", id: identity.keyId };
@@ -120,7 +128,8 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
   return { signIn, showLink, cancelLink, show, signOut, revokeDevice, renameDevice, createDeviceLink };
 
   async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<SignIn> {
-    if (ownProperty(body, "code") !== undefined) return requireLink(requireText(body, "code"));
+    if (ownProperty(body, "code") !== undefined)
+      return requireLink(requireText(body, "code"), request, server);
     const isToken = ownProperty(body, "token") !== undefined;
     const identity = isToken
       ? await authenticator.client(requireText(body, "token"), request, server)
@@ -130,7 +139,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   /** Returns what another browser of an identity is made with. */
   function requireParent(identity: Identity): SignIn {
-    if (identity.isRevoked?.() === true) throw unauthorized("The credential has changed. Sign in again.");
+    if (identity.isRevoked?.() === true) throw credentialChanged();
     // The next browser would be valid for 24 hours again, and nothing would end their series.
     if (identity.parent !== undefined && isUnchecked(identity.parent))
       throw new ServiceError("insufficient_scope", {
@@ -143,10 +152,29 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return bodies.readJson(request, server, (body) => requireText(body, "code"));
   }
 
-  async function requireLink(code: string) {
+  async function requireLink(code: string, request: Request, server: HttpServer) {
     const link = await findLink(keys, code, storedEntry, now());
-    if (link === undefined) throw invalidLink();
+    if (link === undefined) throw invalidLink(request, server);
     return link;
+  }
+
+  function invalidLink(request: Request, server: HttpServer): ServiceError {
+    authenticator.recordRejection("code", request, server);
+    return unauthorized(
+      "The link was used, has expired or was revoked. Ask the person who sent it for a new one.",
+    );
+  }
+
+  /** Ends the session of the cookie that the browser sends with a sign-in. The new cookie replaces that one. */
+  async function endFormerSession(request: Request): Promise<void> {
+    const token = readSessionCookie(request);
+    const key = token === undefined ? undefined : await findByToken(keys, token);
+    if (key?.kind === "device") await endSession(key.id);
+  }
+
+  /** Deletes the key of a browser, and the links that it has made. */
+  async function endSession(keyId: string): Promise<void> {
+    if (await keys.delete(keyId)) log.info({ key: keyId }, "signed out");
   }
 }
 
@@ -180,11 +208,12 @@ function createLinkLimit(monotonicNow: () => number): (parent: string) => void {
 }
 
 /** Returns the origin of the service as the sender knows it, for a link. */
-export function requireOrigin({ headers, url }: Request): string {
-  // Behind a proxy that terminates TLS, only the page knows the scheme.
-  const origin = headers.get("origin");
-  if (origin !== null) return origin;
-  if (URL.canParse(url)) return new URL(url).origin;
+export function requireOrigin(request: Request, { forwarding, isSecure }: ConnectionInfo): string {
+  // Behind a proxy that is not trusted and terminates TLS, only the page knows the scheme.
+  const origin = request.headers.get("origin");
+  if (origin !== null && isOwnPage(request)) return origin;
+  const url = URL.parse(request.url);
+  if (url !== null) return forwarding === "used" && isSecure ? `https://${url.host}` : url.origin;
   throw new ServiceError("misdirected_host", { detail: "The link contains the Host, so send a valid one." });
 }
 
@@ -193,8 +222,7 @@ export function linkReply(origin: string, { code, expiresAt }: Link): Response {
   return respondJson(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
 }
 
-const invalidLink = () =>
-  unauthorized("The link was used, has expired or was revoked. Ask the person who sent it for a new one.");
+const credentialChanged = (): ServiceError => unauthorized("The credential has changed. Sign in again.");
 
 const unauthorized = (detail: string): ServiceError =>
   new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": BEARER_CHALLENGE } });
