@@ -7,6 +7,7 @@ import { exchange, mutant } from "./fuzzer.ts";
 import { startNameServer } from "./name-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
+import { follow } from "./sse.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
@@ -216,6 +217,50 @@ async function countComments(response: Response, onComment: () => void): Promise
     // The proxy closes the streams of the frozen replica.
   }
 }
+
+test.skipIf(skipFor(whyNoNginx))(
+  "nginx with gzip and a path prefix keeps validators, positions, links and locations usable",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const service = await (await startReplica(stack, "127.0.0.1", "0")).url;
+    const location = (path: string) => `location ${path} { proxy_pass ${service}/; proxy_http_version 1.1; }`;
+    const gzip = "gzip on; gzip_proxied any; gzip_types application/json; gzip_min_length 1;";
+    const proxy = await startNginx(
+      stack,
+      "http",
+      (port) => `server { listen 127.0.0.1:${port}; ${gzip} ${location("/")} ${location("/below/")} }`,
+    );
+    const url = `${proxy}/below`;
+    expect(await statusOfNext(url, 1)).toBe(201);
+    const post = await fetch(`${url}/api/todos`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: '{"title":"second"}',
+    });
+    const created = new URL(post.headers.get("location") ?? "", post.url);
+    expect(await (await fetch(created)).json()).toMatchObject({ title: "second" });
+
+    const page = await fetch(`${url}/api/todos?limit=1`);
+    expect(page.headers.get("content-encoding")).toBe("gzip");
+    const next = new URL(/<(.+)>/.exec(page.headers.get("link") ?? "")?.[1] ?? "", page.url);
+    expect(await (await fetch(next)).json()).toMatchObject([{ title: "second" }]);
+
+    const etag = page.headers.get("etag") ?? "";
+    const position = page.headers.get("todo-position") ?? "";
+    expect(etag).toBe(`W/"${position}"`);
+    const headers = { "If-None-Match": etag };
+    expect((await fetch(`${url}/api/todos`, { headers })).status).toBe(304);
+    for (const from of [{ since: etag }, { since: `${position}-gzip` }, { lastEventId: etag }]) {
+      await using events = await follow(url, from);
+      await fetch(created, {
+        method: "PATCH",
+        headers: { "Content-Type": "application/json" },
+        body: `{"done":${from.since === etag}}`,
+      });
+      expect((await events.take(1)).at(0)?.type).toBe("updated");
+    }
+  },
+);
 
 test.skipIf(skipFor(whyNoNginx))(
   "nginx still uses replicas that have closed connections without a response",
