@@ -1,6 +1,7 @@
 /**
- * Writes the files that are made from the program: two pages in docs/reference, the error codes in errors.md and in
- * openapi.json, and the endpoints in http-api.md. Also writes the addresses that follow from the repository's URL in package.json. With --check, writes nothing, and fails if a file is out of date.
+ * Writes the files that are made from the program: two pages in docs/reference, and the error codes in errors.md and in
+ * openapi.json. Also writes the addresses that follow from the repository's URL in package.json. With --check, writes
+ * nothing, and fails if a file is out of date.
  *
  * @module
  */
@@ -17,11 +18,13 @@ import {
   SettingOption,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
-import { examplesOf, type Message, type OpenApiDocument, table } from "./openapi.ts";
+import { table } from "./openapi.ts";
 import { slugOf } from "./slug.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
+const UNTIL_END = "<!-- npm run docs writes this page up to the next comment. -->";
+const END = "<!-- What follows is written by hand. -->";
 
 const read = (path: string): string => readFileSync(ROOT + path, "utf8");
 
@@ -31,7 +34,6 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "docs/reference/command-line.md": commandLinePage(),
     "docs/reference/configuration.md": configurationPage(),
     "docs/reference/errors.md": errorsPage(),
-    "docs/reference/http-api.md": httpApiPage(),
     "openapi.json": openApi(),
     "README.md": clone("README.md"),
     "docs/tutorials/household.md": clone("docs/tutorials/household.md"),
@@ -52,42 +54,6 @@ function errorsPage(): string {
   ]);
   const codes = table(["status", "code", "title", "cause and remedy"], rows);
   return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
-}
-
-/** Errors that every operation may have. The page says so above the table. */
-const COMMON_ERRORS = ["401", "403", "421", "429", "500", "503"];
-
-/** Replaces the table below the heading "Endpoints". */
-function httpApiPage(): string {
-  const { paths }: OpenApiDocument = JSON.parse(read("openapi.json"));
-  const rows = Object.entries(paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, { summary, requestBody, responses }]) => {
-      const statuses = Object.keys(responses);
-      const successes = statuses.filter((status) => status < "400");
-      const errors = statuses.filter((status) => status >= "400" && !COMMON_ERRORS.includes(status));
-      const success = responses[successes[0] ?? ""];
-      return [
-        code(`${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`),
-        summary,
-        exampleOf(requestBody),
-        [successes.join(", "), exampleOf(success)].filter(Boolean).join(": "),
-        errors.join(", "),
-      ];
-    }),
-  );
-  const endpoints = table(["endpoint", "effect", "request", "response", "own errors"], rows);
-  return replace(
-    read("docs/reference/http-api.md"),
-    /(?<=\n## Endpoints\n\n.*\n\n)\|.*?(?=\n\n)/s,
-    endpoints,
-  );
-}
-
-/** Returns the first example of a JSON body. Those of lists and documents are too long for a table. */
-function exampleOf({ content = {} }: Message = {}): string {
-  const [example] = examplesOf(content["application/json"]);
-  const text = example === undefined ? "" : JSON.stringify(example[1]);
-  return text === "" || text.length > 100 ? "" : code(text);
 }
 
 /** Replaces the paragraphs below the heading "Problem codes", which end the description, and the values of `code`. */
@@ -132,6 +98,7 @@ function replace(text: string, pattern: RegExp, replacement: string): string {
 }
 
 function configurationPage(): string {
+  const [, handwritten = ""] = read("docs/reference/configuration.md").split(END);
   const groups = SERVE_SETTING_GROUPS.map(
     ({ heading, settings }) => `## ${heading}\n\n${settingTable(settings)}`,
   );
@@ -139,7 +106,7 @@ function configurationPage(): string {
 
 This page lists every setting of \`todo serve\` and of the commands that talk to a running service.
 
-${MARK}
+${UNTIL_END}
 
 - A flag overrides its variable. An empty variable counts as unset.
 - If a setting has several variables, the first one that is set counts.
@@ -161,7 +128,8 @@ ${settingTable(Object.values(CLIENT_SETTINGS))}
 | --- | --- |
 | \`NO_COLOR\`, \`FORCE_COLOR\` | Turn the colors on a terminal off or on. |
 | \`NODE_EXTRA_CA_CERTS\` | Names a PEM file of certificate authorities that commands trust, besides those of the system. |
-`;
+
+${END}${handwritten}`;
 }
 
 function settingTable(settings: readonly Setting[]): string {

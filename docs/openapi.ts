@@ -13,7 +13,7 @@ export interface OpenApiDocument {
   };
 }
 
-export interface Operation {
+interface Operation {
   readonly operationId: string;
   readonly tags: readonly string[];
   readonly summary: string;
@@ -39,7 +39,7 @@ interface Parameter extends Described {
 }
 
 /** A request body or a response. */
-export interface Message extends Described {
+interface Message extends Described {
   readonly headers?: Readonly<Record<string, Described>>;
   readonly content?: Readonly<Record<string, Media>>;
 }
@@ -74,7 +74,7 @@ const CREDENTIALS: Readonly<Record<string, string>> = {
 };
 
 /** Returns the examples of a body by their summaries, which may be empty. */
-export function examplesOf(media: Media = {}): readonly (readonly [summary: string, value: unknown])[] {
+function examplesOf(media: Media = {}): readonly (readonly [summary: string, value: unknown])[] {
   const { example, examples = {} } = media;
   if (example !== undefined) return [["", example]];
   return Object.values(examples).map(({ summary = "", value }) => [summary, value]);
