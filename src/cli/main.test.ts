@@ -154,6 +154,11 @@ describe("todo rejects, with one line and before it listens,", () => {
     ["an unknown flag", ["serve", "--prot", "1"], "unknown option '--prot' (Did you mean --port?)"],
     ["a flag before the command", ["--port", "1", "serve"], "unknown option '--port'"],
     ["a flag without its value", ["serve", "--port"], "option '--port <port>' argument missing"],
+    [
+      "a title in another encoding",
+      ["add", "caf\uFFFD"],
+      "an argument is not UTF-8: check the encoding of the terminal",
+    ],
     ["too many arguments", ["serve", "3000"], "Add --help to see its arguments."],
     ["an invalid value", ["serve", "--port", "99999"], '--port "99999": must be a whole number'],
     ["a password as a flag", ["serve", "--admin-password", "hunter2"], "unknown option '--admin-password"],

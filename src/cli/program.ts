@@ -3,7 +3,8 @@ import { version } from "../../package.json" with { type: "json" };
 import { type Flags, readConfig } from "../config/config.ts";
 import type { Environment } from "../config/setting-values.ts";
 import { addServeOptions } from "../config/settings.ts";
-import { CommandError, USAGE_EXIT_CODE } from "../config/usage-error.ts";
+import { CommandError, USAGE_EXIT_CODE, UsageError } from "../config/usage-error.ts";
+import { hasReplacement } from "../utf8.ts";
 import { addCompletionCommands } from "./commands/completion.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addHealthCommand } from "./commands/health.ts";
@@ -50,6 +51,8 @@ const TRIED_WORDS = {
 /** Runs a command. A failure sets the exit code, and prints why. */
 export async function runProgram(args: readonly string[], process: CommandProcess): Promise<void> {
   try {
+    if (args.some(hasReplacement))
+      throw new UsageError("an argument is not UTF-8: check the encoding of the terminal");
     await createProgram(process).parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError) {

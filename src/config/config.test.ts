@@ -240,6 +240,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   [{ realm: "" }, {}, '--realm "": a realm must be visible ASCII'],
   [{}, { TODO_REALM: "café" }, 'TODO_REALM "café": a realm must be visible ASCII'],
   [{ realm: "a\nb" }, {}, '--realm "a\\nb": a realm must be visible ASCII'],
+  [{}, { TODO_ADMIN_PASSWORD: `${SECRET}\uFFFD` }, "TODO_ADMIN_PASSWORD is not UTF-8: check its encoding"],
   [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot contain a colon (RFC 7617 section 2)'],
   ...["https://a.example", "a.example/x", "u@a.example", "*.example", "a example", ":80"].map(
     (host): [Flags, Environment, string] => [
@@ -312,6 +313,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   ],
 ])("readConfig rejects %j with %j", (flags, env, message) => {
   expect(complaint(flags, env)).toStartWith(message);
+  expect(complaint(flags, env)).not.toContain(SECRET);
 });
 
 test.each<[variable: string, nearest: string]>([
@@ -340,7 +342,7 @@ describe("readConfig reads a password from a file", () => {
   test.each([
     ["without an end of line", "s3cret", "s3cret"],
     ["with an end of line", "s3cret\n", "s3cret"],
-    ["with a Windows end of line", "s3cret\r\n", "s3cret"],
+    ["with Windows ends of lines", "s3cret\r\n\r\n", "s3cret"],
     ["with spaces at both ends", " s3 cret \n", " s3 cret "],
     ["in any script", "pässwörd😀\n", "pässwörd😀"],
   ])("%s", (what, text, password) => {
@@ -351,6 +353,7 @@ describe("readConfig reads a password from a file", () => {
   test.each<[what: string, path: string, message: string]>([
     ["that is empty", file("empty", ""), "the file is empty"],
     ["with only an empty line", file("line", "\n"), "the file is empty"],
+    ["with two lines", file("two", `${SECRET}\nb\n`), "the file has more than one line"],
     ["that is missing", join(folder, "missing"), "no such file or folder"],
     ["that is a folder", join(folder, "folder"), "it is a folder, not a file"],
     ["that is below a file", join(folder, "empty", "behind"), "a part of the path is a file, not a folder"],

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { Option } from "commander";
 import { closest } from "fastest-levenshtein";
+import { hasReplacement } from "../utf8.ts";
 import type { Environment, Sourced } from "./setting-values.ts";
 import {
   ALL_SETTINGS,
@@ -87,6 +88,7 @@ function readSetting(setting: Setting, flags: Flags, env: Environment): unknown 
 function parse<Value>(setting: Setting<Value>, { value: text, source }: Sourced): Value {
   const isSecret = setting.flag === undefined;
   const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
+  if (hasReplacement(text)) throw new UsageError(`${source} is not UTF-8: check its encoding`);
   return asUsageError(subject, () => setting.parse(text, source));
 }
 

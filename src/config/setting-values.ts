@@ -23,10 +23,11 @@ export const describeFile = ({ value, source }: Sourced): string => `${source} "
 /** Accepts any text. */
 export const anyText = (text: string): string => text;
 
-/** Returns the text of a file that contains one secret, without its last line break. */
+/** Returns the text of a file with one line, without the line breaks after it. */
 export function fileText(path: string): string {
-  const text = readText(path).replace(/\r?\n$/, "");
+  const text = readText(path).replace(/[\r\n]+$/, "");
   if (text === "") throw new Error("the file is empty");
+  if (text.includes("\n")) throw new Error("the file has more than one line");
   return text;
 }
 

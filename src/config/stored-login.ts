@@ -27,7 +27,7 @@ export function readLogin(env: Environment): StoredLogin | undefined {
   // Windows has no such permissions.
   if (process.platform !== "win32" && (statSync(file).mode & OTHER_USERS) !== 0)
     throw new UsageError(`other users may read or change the token in ${file}: run chmod 600 ${file}`);
-  const [url = "", token = ""] = asUsageError(file, () => readText(file)).split("\n");
+  const [url = "", token = ""] = asUsageError(file, () => readText(file)).split(/\r?\n/);
   try {
     return { url: serviceUrl(url), token: bearerToken(token) };
   } catch (cause) {

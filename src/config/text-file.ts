@@ -1,13 +1,17 @@
 import { readFileSync, statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
 import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
+import { decodeUtf8 } from "../utf8.ts";
 
 const POLL_INTERVAL_MS = 1000;
 
-/** Reads a UTF-8 file. Throws an Error that says in plain words why the file cannot be read. */
-export function readText(path: string): string {
+/** Reads a UTF-8 file, without a byte order mark. Throws an Error that says in plain words why that is not possible. */
+export const readText = (path: string): string => decodeUtf8(readBytes(path));
+
+/** Reads a file. Throws an Error that says in plain words why that is not possible. */
+export function readBytes(path: string): Buffer {
   try {
-    return readFileSync(path, "utf8");
+    return readFileSync(path);
   } catch (cause) {
     const fullPath = getErrno(cause) === "ENOENT" && !isAbsolute(path) ? ` (${resolve(path)})` : "";
     throw new Error(`${describeFsError(cause)}${fullPath}`, { cause });

@@ -140,11 +140,11 @@ export function removeUserEntry(text: string, user: string): string {
     .filter((line) => !of(line))
     .join("");
   // A server does not accept an empty file at once, because an editor may be about to write it.
-  return /^\uFEFF?$/.test(rest) ? `${rest}# One line user:hash per user\n` : rest;
+  return rest === "" ? "# One line user:hash per user\n" : rest;
 }
 
-/** Splits a text into lines with their line breaks. A byte order mark is a line of its own. */
-const splitLines = (text: string): string[] => text.split(/(?<=^\uFEFF|\n)/);
+/** Splits a text into lines with their line breaks. */
+const splitLines = (text: string): string[] => text.split(/(?<=\n)/);
 
 const isEntryOf =
   (user: string) =>

@@ -19,7 +19,7 @@ const folder = temporaryFolder();
 let files = 0;
 
 /** Writes a new file. Returns its path. */
-function newFile(text: string): string {
+function newFile(text: string | Uint8Array): string {
   const path = join(folder, `${++files}.pem`);
   writeFileSync(path, text);
   return path;
@@ -74,6 +74,14 @@ describe("todo serve with a certificate", () => {
     expect(linesOf(server)).toEqual([]);
     server.kill("SIGTERM");
     expect(await server.exited).toBe(0);
+  });
+
+  test("accepts files with a byte order mark and with bytes that are not UTF-8 around the blocks", async () => {
+    const [cert, key] = [CERT, KEY].map((pem) =>
+      newFile(Buffer.from(`\xef\xbb\xbf${pem}caf\xe9\r\n`, "latin1")),
+    );
+    await using server = serve(cert ?? "", key ?? "");
+    expect((await fetch(`${await server.url}/livez`, { tls: { ca: CERT } })).status).toBe(200);
   });
 
   test.each([

@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
 import { describeFile, type Sourced } from "../config/setting-values.ts";
-import { readText, watchFiles } from "../config/text-file.ts";
+import { readBytes, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
@@ -24,7 +24,9 @@ export function readCertificate({ cert, key }: CertificateFiles): Certificate {
   return asUsageError(subject, () => parseCertificate(certText, keyText));
 }
 
-const readFile = (file: Sourced): string => asUsageError(describeFile(file), () => readText(file.value));
+/** Reads a PEM file. Its text outside of the blocks may have any encoding. */
+const readFile = (file: Sourced): string =>
+  asUsageError(describeFile(file), () => readBytes(file.value).toString("latin1"));
 
 /**
  * Renews the certificate of a listener whenever its files change. If that fails, for example because only one of the files

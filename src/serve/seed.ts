@@ -15,7 +15,7 @@ type Seed = Pick<Todo, "title" | "done">;
 export async function seedStore(store: Store, file: Sourced, maxTodos: number): Promise<number | undefined> {
   const subject = `${file.source} ${file.value}`;
   const text = asUsageError(subject, () => readText(file.value));
-  const todos = text.startsWith("{")
+  const todos = text.trimStart().startsWith("{")
     ? asUsageError(subject, () => parseExport(text))
     : parseLines(text, subject);
   if (todos.length > maxTodos)

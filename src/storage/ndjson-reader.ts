@@ -114,7 +114,7 @@ export class NdjsonReader {
   *#parseLines(lines: Buffer, hint = ""): Generator<Todo> {
     for (const line of decodeLines(lines)) {
       this.#line++;
-      const todo = this.#parseLine(line, hint);
+      const todo = this.#parseLine(this.#line === 1 ? line?.replace(/^\uFEFF/, "") : line, hint);
       if (todo === undefined) continue;
       this.count++;
       this.#greatestId = todo.id;
@@ -144,7 +144,6 @@ export class NdjsonReader {
   }
 
   #parseJson(line: string, hint: string): Json {
-    if (line.startsWith("\uFEFF")) throw this.#error("starts with a byte order mark");
     let value: unknown;
     try {
       value = JSON.parse(line, reviveBigInt);

@@ -279,7 +279,10 @@ describe("in a pipe, todo", () => {
     await using service = start();
     const bytes = Buffer.from("fine\ncaf\xe9\n", "latin1");
     const { code, stderr } = await callTodo(["add", "-"], { TODO_URL: service.url }, bytes);
-    expect([code, stderr]).toEqual([2, "todo: nothing was added: standard input is not UTF-8\n"]);
+    expect([code, stderr]).toEqual([
+      2,
+      "todo: nothing was added: standard input: it is not UTF-8: convert it to UTF-8\n",
+    ]);
     expect(await titles(service)).toEqual([]);
   });
 

@@ -1,4 +1,3 @@
-import { isUtf8 } from "node:buffer";
 import { hash, randomBytes } from "node:crypto";
 import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
@@ -9,6 +8,7 @@ import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
+import { decodeUtf8 } from "../../utf8.ts";
 import { isBlank } from "../../validation.ts";
 import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
 import { interrupted, unlessAborted } from "../command.ts";
@@ -137,9 +137,8 @@ async function addLines(context: CommandContext): Promise<void> {
 
 /** Returns the lines that are not blank. Checks all of them before the first one is sent. */
 function parseTitles(bytes: Uint8Array): string[] {
-  if (!isUtf8(bytes)) throw new UsageError("nothing was added: standard input is not UTF-8");
-  const lines = new TextDecoder().decode(bytes).split(/\r?\n/);
-  return lines.flatMap((title, at) => {
+  const text = asUsageError("nothing was added: standard input", () => decodeUtf8(bytes));
+  return text.split(/\r?\n/).flatMap((title, at) => {
     if (isBlank(title)) return [];
     return asUsageError(`nothing was added: line ${at + 1}`, () => parseNewTodo({ title })).title;
   });

@@ -88,6 +88,8 @@ describe("todo users", () => {
     const path = usersFile();
     expect(await add(path, "alice", " one : \r\n\ttwo\n")).toEqual(printed("added alice\n"));
     expect(await passes(path, "alice", " one : ")).toBe(true);
+    expect((await add(path, "alice", "\uFEFFtwo\r\n")).code).toBe(0);
+    expect(await passes(path, "alice", "two")).toBe(true);
   });
 
   test("reads only the first line, without waiting for more", async () => {
@@ -134,13 +136,14 @@ describe("todo users rejects, without any change,", () => {
   });
 
   test.each<[what: string, input: string | Uint8Array, complaint: string]>([
-    ["an empty line", "\r\nhunter2", "must not be empty"],
-    ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "must have at most 72 bytes"],
-    ["invalid UTF-8", Buffer.from("hunter2\xe9\n", "latin1"), "must be UTF-8"],
+    ["an empty line", "\r\nhunter2", "nothing was entered; nothing was changed"],
+    ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "the password: must have at most 72 bytes"],
+    ["Latin-1", Buffer.from("hunter2\xe9\n", "latin1"), "standard input: it is not UTF-8"],
+    ["UTF-16", Buffer.from("hunter2\n", "utf16le"), "standard input: it has NUL characters, as UTF-16 does"],
   ])("a password with %s, without repeating it", async (_what, input, complaint) => {
     const path = usersFile(BOB);
     const line = await refusal(users(path, ["add", "alice"], input));
-    expect(line).toStartWith(`todo: the password: ${complaint}`);
+    expect(line).toStartWith(`todo: ${complaint}`);
     expect(line).not.toContain("hunter2");
     expect(text(path)).toBe(BOB);
   });
@@ -199,7 +202,7 @@ describe("todo users rejects, without any change,", () => {
 
   test.each<[what: string, before: string | Uint8Array, command: string, complaint: string]>([
     ["a line without a hash", `${BOB}al\n`, "add", 'line 2 is not "user:hash"'],
-    ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "the file is not UTF-8"],
+    ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "it is not UTF-8: convert it"],
   ])("a file with %s", async (_what, before, command, complaint) => {
     const path = usersFile(before);
     const line = await refusal(users(path, [command, "bob"], "one"));

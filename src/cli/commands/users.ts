@@ -1,9 +1,7 @@
-import { isUtf8 } from "node:buffer";
 import {
   chmodSync,
   chownSync,
   lstatSync,
-  readFileSync,
   readlinkSync,
   realpathSync,
   statSync,
@@ -116,9 +114,7 @@ async function change(setting: Sourced, edit: (text: string, users: Users) => st
     const file = followLinks(setting.value);
     return await replaceFileAtomic(file, NEW_FILE_MODE, async (part) => {
       const stat = statSync(file, { throwIfNoEntry: false });
-      const bytes = stat === undefined ? Buffer.alloc(0) : readFileSync(file);
-      if (!isUtf8(bytes)) throw new Error("the file is not UTF-8");
-      const text = bytes.toString();
+      const text = stat === undefined ? "" : readText(file);
       const users = parseUsers(text);
       writeFileSync(part, edit(text, users));
       // A server that runs as another user must still be able to read the file.

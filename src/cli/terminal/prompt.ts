@@ -1,6 +1,7 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { UsageError } from "../../config/usage-error.ts";
+import { asUsageError, UsageError } from "../../config/usage-error.ts";
+import { decodeUtf8 } from "../../utf8.ts";
 import { interrupted } from "../command.ts";
 import type { CommandProcess } from "./output.ts";
 
@@ -24,10 +25,20 @@ export const readToken = (process: CommandProcess): Promise<string> =>
   readSecret(process, (prompt) => prompt("Token: "));
 
 async function readSecret(
+  process: CommandProcess,
+  ask: (prompt: Prompt) => Promise<string>,
+): Promise<string> {
+  const secret = process.stdin.isTTY ? await askOnTerminal(process, ask) : await firstLine(process.stdin);
+  if (secret === "") throw nothingEntered();
+  return secret;
+}
+
+const nothingEntered = () => new UsageError("nothing was entered; nothing was changed");
+
+async function askOnTerminal(
   { stdin, stderr }: CommandProcess,
   ask: (prompt: Prompt) => Promise<string>,
 ): Promise<string> {
-  if (!stdin.isTTY) return firstLine(stdin);
   const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({
     input: stdin,
@@ -43,7 +54,7 @@ async function readSecret(
   const prompt: Prompt = async (label) => {
     stderr.write(label);
     const line = await Promise.race([lines.next(), interrupt.promise]).finally(() => stderr.write("\n"));
-    if (line.done) throw new UsageError("nothing was entered; nothing was changed");
+    if (line.done) throw nothingEntered();
     return line.value;
   };
   try {
@@ -60,5 +71,7 @@ async function firstLine(input: AsyncIterable<Uint8Array>): Promise<string> {
     bytes = Buffer.concat([bytes, chunk]);
     if (bytes.includes("\n") || bytes.length > MAX_LINE_BYTES) break;
   }
-  return /^[^\n]*?(?=\r?\n|$)/.exec(bytes.toString())?.[0] ?? "";
+  const end = bytes.indexOf("\n");
+  const line = bytes.subarray(0, end < 0 ? bytes.length : end);
+  return asUsageError("standard input", () => decodeUtf8(line)).replace(/\r$/, "");
 }

@@ -17,7 +17,7 @@ const complaint = (...pair: [string, string]): string => {
   return "it was accepted";
 };
 
-test("parseCertificate returns its input and the validity period", () => {
+test("parseCertificate returns both texts and the validity period", () => {
   expect(parseCertificate(cert, key)).toEqual({
     cert,
     key,
@@ -26,9 +26,9 @@ test("parseCertificate returns its input and the validity period", () => {
   });
 });
 
-test("parseCertificate accepts a chain with text around it", () => {
-  const chain = `subject=localhost\n${cert}\nissuer\n${other.cert}`;
-  expect(parseCertificate(chain, key).cert).toBe(chain);
+test("parseCertificate skips byte order marks and text around the blocks", () => {
+  const chain = `\uFEFFsubject=localhost\n${cert}\nissuer \xe9\n\uFEFF${other.cert}end`;
+  expect(parseCertificate(chain, `\uFEFF${key}`)).toMatchObject({ cert: cert + other.cert, key });
 });
 
 test("parseCertificate also accepts a key in the SEC 1 format", () => {

@@ -26,13 +26,16 @@ export interface Certificate {
  * ```
  */
 export function parseCertificate(cert: string, key: string): Certificate {
-  const certificate = parsePem(cert);
+  const chain = cert.match(BLOCK) ?? [];
+  const certificate = parseChain(chain);
   const { asymmetricKeyType: type, asymmetricKeyDetails: details } = certificate.publicKey;
   if (type?.startsWith("rsa") && (details?.modulusLength ?? 0) < MIN_RSA_BITS)
     throw new Error(`the key is too short: RSA needs at least ${MIN_RSA_BITS} bits`);
-  if (!certificate.checkPrivateKey(parseKey(key))) throw new Error("the key does not match the certificate");
+  const keyBlocks = joinBlocks(key.match(KEY_BLOCK) ?? [key]);
+  if (!certificate.checkPrivateKey(parseKey(keyBlocks)))
+    throw new Error("the key does not match the certificate");
   const { validFromDate: notBefore, validToDate: notAfter } = certificate;
-  return { cert, key, notBefore, notAfter };
+  return { cert: joinBlocks(chain), key: keyBlocks, notBefore, notAfter };
 }
 
 /** The minimum of RFC 9325 §4.5. With far shorter keys, every handshake fails. */
@@ -57,9 +60,12 @@ export function validityError({ notBefore, notAfter }: Certificate, now: number)
 }
 
 const BLOCK = /-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----/gs;
+const KEY_BLOCK = /-----BEGIN ([A-Z ]+)-----.*?-----END \1-----/gs;
 
-function parsePem(text: string): X509Certificate {
-  const [first, ...others] = text.match(BLOCK) ?? [];
+/** Returns PEM without the text around its blocks. The TLS library ignores a block behind a byte order mark. */
+const joinBlocks = (blocks: readonly string[]): string => blocks.map((block) => `${block}\n`).join("");
+
+function parseChain([first, ...others]: readonly string[]): X509Certificate {
   if (first === undefined) throw new Error("the certificate is not PEM (-----BEGIN CERTIFICATE-----)");
   try {
     for (const other of others) new X509Certificate(other);
