@@ -111,6 +111,7 @@ ${UNTIL_END}
 - A flag overrides its variable. An empty variable counts as unset.
 - If a setting has several variables, the first one that is set counts.
 - Secrets have no flag, because other users of the machine can see the arguments of a process.
+- Files that a setting names are UTF-8, with or without a byte order mark. A certificate and its key may have any text around their blocks.
 - A switch is on as \`1\`, \`true\`, \`on\` or \`yes\`, and off as \`0\`, \`false\`, \`off\` or \`no\`. Its flag has no value.
 - A duration is a number with a unit, such as \`30s\`, \`15m\`, \`24h\`, \`7d\` or \`2w\`.
 - Lists are separated by commas.

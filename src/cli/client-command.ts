@@ -56,8 +56,19 @@ export function createApi(
 /** Encodes an object as JSON. Ids become numbers with all their digits, as in the API. Quotes in titles have a backslash. */
 const asJson = (value: object): string => JSON.stringify(value).replace(/"id":"(\d+)"/g, '"id":$1');
 
-/** Returns whether a connection failed because of the server certificate. */
-const isDistrusted = (cause: unknown): boolean => /CERT|ALTNAME|VERIFY/.test(String(getErrno(cause)));
+/** Returns why the service cannot be reached, and what to do about it. */
+function describeNetworkError({ cause }: Error, { url, urlSource }: ServiceAddress): string {
+  const code = String(getErrno(cause));
+  const check = urlSource ?? "--url or TODO_URL";
+  if (/CERT|ALTNAME|VERIFY/.test(code))
+    return `the certificate of ${url} is not trusted: set NODE_EXTRA_CA_CERTS to the file of its certificate authority`;
+  if (code === "EPROTO") return `${url} does not use TLS: write http:// in ${check}`;
+  if (code === "ECONNRESET" && url.startsWith("http:"))
+    return `${url} closed the connection: if the service uses TLS, write https:// in ${check}`;
+  return urlSource === undefined
+    ? `cannot connect to ${url}: start the service with npm start, or set --url or TODO_URL`
+    : `cannot connect to ${url}: is the service running? Check ${urlSource}`;
+}
 
 /** Returns what is wrong and what to do about it. */
 export function describeError(error: unknown, service: ServiceAddress): string {
@@ -65,12 +76,7 @@ export function describeError(error: unknown, service: ServiceAddress): string {
   const { url, urlSource, token, tokenSource } = service;
   switch (error.code) {
     case "network_error":
-      if (isDistrusted(error.cause)) {
-        return `the certificate of ${url} is not trusted: set NODE_EXTRA_CA_CERTS to the file of its certificate authority`;
-      }
-      return urlSource === undefined
-        ? `cannot connect to ${url}: start the service with npm start, or set --url or TODO_URL`
-        : `cannot connect to ${url}: is the service running? Check ${urlSource}`;
+      return describeNetworkError(error, service);
     case "timeout":
       return `${url} did not respond in time: the change may have been made; check with todo list`;
     case "unexpected_answer":
@@ -82,6 +88,8 @@ export function describeError(error: unknown, service: ServiceAddress): string {
       return `${token === undefined ? "TODO_TOKEN is not set" : `${tokenSource} is not valid`}: run todo login ${url} with a token, or set TODO_TOKEN to one; todo keys create NAME prints one`;
     case "insufficient_scope":
       return `${tokenSource} may only read: use the token of an API key with the scope write, such as one that todo keys create NAME prints`;
+    case "route_not_found":
+      return `${url} is not the address of the service: leave out the path in ${urlSource ?? "--url or TODO_URL"}`;
     case "misdirected_host":
       return `${url} rejects this host name: ${error.detail ?? "see TODO_ALLOWED_HOSTS"}`;
     default:

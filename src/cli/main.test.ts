@@ -24,7 +24,7 @@ const TOKEN = mintToken();
 const ALICE = `alice:${hashToken(TOKEN).toString("hex")}`;
 /** Made by Apache's htpasswd. The password is "secret". */
 const BOB = "bob:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK";
-const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+const PAIR = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret words" };
 const WARNING = "warn";
 
 const serve = (args: readonly string[] = [], variables: Readonly<Record<string, string>> = {}): Command =>
@@ -243,6 +243,7 @@ describe("todo serve", () => {
   const NO_CLIENT = "no client is configured: /api/whoami rejects every request";
   const NO_USER =
     "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file";
+  const EASY = "the password of the admin user is easy to guess: use at least 8 characters, and not the name";
   const IN_CLEAR =
     "/admin/ accepts requests from this machine only, because passwords would be sent over plain HTTP: set --tls-cert and --tls-key, or --trusted-proxy if a proxy is in front";
   const LIFTED =
@@ -259,6 +260,13 @@ describe("todo serve", () => {
     ["clients only", ["--clients-file", clients], {}, [NO_USER]],
     ["users only", ["--users-file", users], {}, [NO_CLIENT]],
     ["a fixed user only", [], PAIR, [NO_CLIENT]],
+    ["a short password", ["--clients-file", clients], { ...PAIR, TODO_ADMIN_PASSWORD: "s3cret" }, [EASY]],
+    [
+      "the name as password",
+      ["--clients-file", clients],
+      { TODO_ADMIN_USER: "administrator", TODO_ADMIN_PASSWORD: "Administrator" },
+      [EASY],
+    ],
     ["a host name of loopback", ["--host", "localhost", "--clients-file", clients], PAIR, []],
     ["all addresses", ["--host", "0.0.0.0", "--clients-file", clients], PAIR, [IN_CLEAR]],
     ["passwords over plain HTTP", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
@@ -274,7 +282,9 @@ describe("todo serve", () => {
     expect(url).toMatch(/:[1-9]\d*$/);
     expect(await whoami(url, TOKEN)).toEqual(warnings.includes(NO_CLIENT) ? [401, ""] : [200, "alice"]);
     const [user, password] =
-      "TODO_ADMIN_USER" in variables ? (["admin", "s3cret"] as const) : (["bob", "secret"] as const);
+      "TODO_ADMIN_USER" in variables
+        ? ([variables.TODO_ADMIN_USER ?? "", variables.TODO_ADMIN_PASSWORD ?? ""] as const)
+        : (["bob", "secret"] as const);
     expect(await admin(url, user, password)).toEqual(
       warnings.includes(NO_USER) ? [401, ""] : [200, `Hello, ${user}!`],
     );
@@ -299,7 +309,7 @@ describe("todo serve", () => {
     expect(headers.get("access-control-allow-origin")).toBe("https://app.example");
     expect((await get("/admin/")).headers.get("www-authenticate")).toContain('realm="a realm"');
     expect((await admin(url, "admin", "wrong"))[0]).toBe(401);
-    expect((await admin(url, "admin", "s3cret"))[0]).toBe(429);
+    expect((await admin(url, "admin", "s3cret words"))[0]).toBe(429);
     const since = (await get("/api/todos")).headers.get("etag")?.slice(1, -1) ?? "";
     const post = {
       method: "POST",
@@ -419,7 +429,7 @@ describe("todo serve with a module", () => {
       [503, ""],
     ]);
     const pairs = [
-      ["admin", "s3cret"],
+      ["admin", "s3cret words"],
       ["bob", "secret"],
       ["carol", "good"],
       ["carol", "secret"],

@@ -242,7 +242,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   [{ realm: "a\nb" }, {}, '--realm "a\\nb": a realm must be visible ASCII'],
   [{}, { TODO_ADMIN_PASSWORD: `${SECRET}\uFFFD` }, "TODO_ADMIN_PASSWORD is not UTF-8: check its encoding"],
   [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot contain a colon (RFC 7617 section 2)'],
-  ...["https://a.example", "a.example/x", "u@a.example", "*.example", "a example", ":80"].map(
+  ...["https://a.example", "a.example/x", "*.example", "a example", ":80"].map(
     (host): [Flags, Environment, string] => [
       { allowedHosts: `b.example, ${host}` },
       {},
@@ -264,6 +264,7 @@ test.each<[flags: Flags, env: Environment, message: string]>([
       `--cors-origins "${origin}": "${origin}" has a wildcard. List each origin, such as https://app.example.com`,
     ],
   ),
+  [{ allowedHosts: "b,u@a" }, {}, '--allowed-hosts "…@a": "u@a" is not a Host header value'],
   [
     {},
     { TODO_TRUSTED_PROXY: "::1,proxy" },
@@ -298,6 +299,11 @@ test.each<[flags: Flags, env: Environment, message: string]>([
     {},
     { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
     "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
+  ],
+  [
+    { simulate: "errors=1%" },
+    { TODO_TRUSTED_PROXY: "::1" },
+    "--simulate works on loopback only, and TODO_TRUSTED_PROXY lets others in: leave one out",
   ],
   ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map(
     (host): [Flags, Environment, string] => [

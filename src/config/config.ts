@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { Option } from "commander";
 import { closest } from "fastest-levenshtein";
 import { hasReplacement } from "../utf8.ts";
-import type { Environment, Sourced } from "./setting-values.ts";
+import { describeValue, type Environment, type Sourced } from "./setting-values.ts";
 import {
   ALL_SETTINGS,
   CLIENT_SETTINGS,
@@ -44,6 +44,10 @@ export function readConfig(flags: Flags, env: Environment): Config {
   const { adminUser, adminPassword } = SETTINGS.credentials;
   assertHasPartner(adminUser, adminPassword, "a password", flags, env);
   assertHasPartner(adminPassword, adminUser, "a user", flags, env);
+  if (config.simulation.faults !== undefined && config.network.trustedProxies.length > 0) {
+    const proxies = getSource(SETTINGS.network.trustedProxies, flags, env);
+    throw new UsageError(`--simulate works on loopback only, and ${proxies} lets others in: leave one out`);
+  }
   return config;
 }
 
@@ -87,7 +91,7 @@ function readSetting(setting: Setting, flags: Flags, env: Environment): unknown 
 
 function parse<Value>(setting: Setting<Value>, { value: text, source }: Sourced): Value {
   const isSecret = setting.flag === undefined;
-  const subject = isSecret ? source : `${source} ${JSON.stringify(text)}`;
+  const subject = isSecret ? source : describeValue(source, text);
   if (hasReplacement(text)) throw new UsageError(`${source} is not UTF-8: check its encoding`);
   return asUsageError(subject, () => setting.parse(text, source));
 }

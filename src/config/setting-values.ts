@@ -20,6 +20,10 @@ export const sourced =
 /** Returns what names a file in a message: `--users-file "users"`. */
 export const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
+/** Returns what names a value in a message, without what may be secret in a URL: `--url "…@todo.example.com"`. */
+export const describeValue = (source: string, text: string): string =>
+  `${source} ${JSON.stringify(text.replace(/^.*@/s, "…@").replace(/[?#].*/s, "…"))}`;
+
 /** Accepts any text. */
 export const anyText = (text: string): string => text;
 

@@ -273,19 +273,30 @@ describe("validateUserName", () => {
 });
 
 describe("validatePassword", () => {
-  test.each(["x", " ", ":", "#a", "é".repeat(36), "x".repeat(72), "\ufeffa"])("accepts %j", (password) => {
-    expect(validatePassword(password)).toBe(password);
+  test.each([
+    "12345678",
+    " ".repeat(8),
+    "#a:b c d",
+    "é".repeat(36),
+    "x".repeat(72),
+    "\ufeffabcdefg",
+    "😀".repeat(8),
+  ])("accepts %j", (password) => {
+    expect(validatePassword("hunter", password)).toBe(password);
   });
 
   test.each<[password: string, message: string]>([
-    ["", "empty"],
-    ["hunter2\r", "control"],
-    ["hunter2\ufffd", "UTF-8"],
+    ["", "at least 8 characters"],
+    ["hunter2", "at least 8 characters"],
+    ["😀".repeat(7), "at least 8 characters"],
+    ["HUNTER2-user", "not be the user's name"],
+    ["hunter22\r", "control"],
+    ["hunter22\ufffd", "UTF-8"],
     [`hunter2${"x".repeat(66)}`, "72 bytes"],
     [`hunter2${"é".repeat(33)}`, "72 bytes"],
   ])("rejects %j without repeating it", (password, message) => {
-    expect(() => validatePassword(password)).toThrow(message);
-    expect(() => validatePassword(password)).toThrow(expect.not.stringContaining("hunter2"));
+    expect(() => validatePassword("hunter2-user", password)).toThrow(message);
+    expect(() => validatePassword("hunter2-user", password)).toThrow(expect.not.stringContaining("hunter2"));
   });
 });
 

@@ -14,6 +14,7 @@ export type VerifyPassword = (password: string, passwordHash: string, network?: 
 
 const CACHE_TTL_MS = 60_000;
 const MAX_CACHED = 1_000;
+const MIN_PASSWORD_CHARACTERS = 8;
 const MAX_BCRYPT_BYTES = 72;
 /** htpasswd rejects a file with a longer line of name, colon and bcrypt hash. */
 const MAX_NAME_BYTES = 193;
@@ -110,9 +111,14 @@ export function validateUserName(name: string): string {
   return name;
 }
 
-/** Returns the password if bcrypt hashes all of it and HTTP Basic can send it. Otherwise throws an Error. */
-export function validatePassword(password: string): string {
-  if (password === "") throw new Error("must not be empty");
+/** Returns whether the password is shorter than 8 characters, or is the user's name. */
+export const isEasyToGuess = (user: string, password: string): boolean =>
+  [...password].length < MIN_PASSWORD_CHARACTERS || password.toLowerCase() === user.toLowerCase();
+
+/** Returns the password if it is hard to guess, bcrypt hashes all of it and HTTP Basic can send it. Otherwise throws an Error. */
+export function validatePassword(user: string, password: string): string {
+  if (isEasyToGuess(user, password))
+    throw new Error(`must have at least ${MIN_PASSWORD_CHARACTERS} characters, and not be the user's name`);
   if (CONTROL_CHARACTER.test(password)) {
     throw new Error("must have no control characters, because HTTP Basic cannot send them (RFC 7617)");
   }

@@ -81,7 +81,8 @@ describe("todo serve with a file", () => {
 
 describe("todo serve with a database", () => {
   test("that cannot be reached exits with 1, so that a supervisor starts it again", async () => {
-    const stderr = "todo: TODO_STORE: 127.0.0.1:1: Failed to connect\n";
+    const stderr =
+      "todo: TODO_STORE: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL\n";
     const { code, ...said } = await outcome("postgres://todo:s3cret@127.0.0.1:1/todos");
     expect([code, said]).toEqual([1, { stdout: "", stderr }]);
   });

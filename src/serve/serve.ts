@@ -4,6 +4,7 @@ import { describeListenError, localUrl, resolveAddress } from "../config/address
 import { type Config, clusterVariables } from "../config/config.ts";
 import type { Environment, Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
+import { isEasyToGuess } from "../credential/user.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import { createMetricsService } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
@@ -239,6 +240,12 @@ function warnOfSurfaces(
     log.warn(
       {},
       "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",
+    );
+  const { adminUser, adminPassword } = config.credentials;
+  if (adminUser !== undefined && adminPassword !== undefined && isEasyToGuess(adminUser, adminPassword))
+    log.warn(
+      {},
+      "the password of the admin user is easy to guess: use at least 8 characters, and not the name",
     );
   const risk = describeRisk(config, onLoopback);
   if (risk !== undefined) log.warn({}, risk);

@@ -63,11 +63,6 @@ describe("openStore of a file", () => {
 
   test.each<[what: string, url: () => string, message: string]>([
     ["an empty name", () => "sqlite:", "names no file"],
-    [
-      "a path without a kind",
-      () => "todos.db",
-      '"todos.db" names no kind of store: did you mean sqlite:todos.db?',
-    ],
     ["a space after the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
     [
@@ -99,6 +94,23 @@ describe("openStore of a file", () => {
     ],
   ])("rejects %s", async (_what, url, message) => {
     expect((await errorOf(openStore(url(), {}))).message).toContain(message);
+  });
+
+  test.each([
+    ["todos.db", "the store has no kind: use memory:, sqlite:PATH or postgres://…"],
+    ["/srv/hunter2:a.db", "the store has no kind: use"],
+    ["host=h password=hunter2", "the store has no kind: use"],
+    ["host=h password=hunter2:a", "the store has no kind: use"],
+    ["redis://u:hunter2@h", 'there is no store of the kind "redis:": use'],
+    ["memory", "did you mean memory:?"],
+    ["sqlite", "did you mean sqlite:PATH?"],
+    ["postgres", "did you mean postgres://…?"],
+    ["POSTGRES://u:hunter2@h/x", "did you mean postgres://…?"],
+    ["postgresql+psycopg://u:hunter2@h/x", "did you mean postgres://…?"],
+  ])("rejects %s without repeating a password", async (url, message) => {
+    const said = (await errorOf(openStore(url, {}))).message;
+    expect(said).toContain(message);
+    expect(said).not.toContain("hunter2");
   });
 
   test("rejects another program's database without changing it", async () => {

@@ -108,9 +108,18 @@ export function parseFilePath(url: string): string | undefined {
   return path === undefined ? undefined : canonicalPath(path);
 }
 
-/** Returns an error that repeats only the scheme, because the URL may contain a password. */
+/** The right form of a store by the words that people write for it. */
+const KINDS = {
+  "memory:": /^memory\b/i,
+  "sqlite:PATH": /^sqlite3?\b/i,
+  "postgres://…": /^(?:postgres|postgresql|pg)\b/i,
+};
+
+/** Returns an error that repeats at most the scheme, because a URL or a connection string may contain a password. */
 function unknownKind(url: string): Error {
-  const [scheme, ...rest] = url.split(":");
-  if (rest.length === 0) return new Error(`"${url}" names no kind of store: did you mean sqlite:${url}?`);
-  return new Error(`there is no store of the kind "${scheme}:": use memory:, sqlite:PATH or postgres://…`);
+  const [meant] = Object.entries(KINDS).find(([, words]) => words.test(url)) ?? [];
+  if (meant !== undefined) return new Error(`the store has a wrong form: did you mean ${meant}?`);
+  const scheme = /^[a-z][a-z\d+.-]*:/i.exec(url)?.[0];
+  const what = scheme === undefined ? "the store has no kind" : `there is no store of the kind "${scheme}"`;
+  return new Error(`${what}: use memory:, sqlite:PATH or postgres://…`);
 }

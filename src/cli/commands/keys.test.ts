@@ -221,7 +221,8 @@ describe("todo keys on PostgreSQL", () => {
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
     for (const args of [["create", "ci"], ["list"]]) {
       const outcome = await keys(...args, "--store", url);
-      const stderr = "todo: --store: 127.0.0.1:1: Failed to connect\n";
+      const stderr =
+        "todo: --store: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL\n";
       expect(outcome).toEqual({ code: 1, stdout: "", stderr });
     }
   });
@@ -341,7 +342,7 @@ describe("todo keys", () => {
       "another key has this name: choose a different one",
     );
     expect(await refusal("rename", "cleo", " ", ...store)).toBe("the name: must not be empty");
-    expect(await refusal("link", "cleo", "todo.example.com", ...store)).toStartWith('"todo.example.com": ');
+    expect(await refusal("link", "cleo", "todo.example.com", ...store)).toStartWith('the URL "todo.example.com": ');
     await stop(server);
   });
 

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type Flags, readSettings, readStoreUrl } from "../../config/config.ts";
-import { serviceUrl } from "../../config/setting-values.ts";
+import { describeValue, serviceUrl } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import {
   asUsageError,
@@ -85,8 +85,7 @@ async function create(process: CommandProcess, name: string, flags: Flags): Prom
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
-  const serviceUrl =
-    flags.link === undefined ? undefined : parseLinkUrl(process, flags.link, `--link "${flags.link}"`);
+  const serviceUrl = flags.link === undefined ? undefined : parseLinkUrl(process, flags.link, "--link");
   const work = async (keys: KeyStore): Promise<void> => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
     if (minted === undefined) {
@@ -106,7 +105,7 @@ async function link(
   url: string | undefined,
   flags: Flags,
 ): Promise<void> {
-  const serviceUrl = parseLinkUrl(process, url ?? true, `"${url}"`);
+  const serviceUrl = parseLinkUrl(process, url ?? true, "the URL");
   await withKeys(process, flags, async (keys) => {
     const newest = await findNewest(keys, nameOrId);
     if (newest.kind !== undefined)
@@ -143,7 +142,7 @@ async function rename(
  */
 function parseLinkUrl(process: CommandProcess, url: unknown, source: string): string {
   if (url === true) return readSettings({ url: CLIENT_SETTINGS.url }, {}, process.env).url.value;
-  return asUsageError(source, () => serviceUrl(String(url)));
+  return asUsageError(describeValue(source, String(url)), () => serviceUrl(String(url)));
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */

@@ -113,7 +113,7 @@ function acceptLoss(process: CommandProcess, file: string, flags: Flags): Promis
  * repeat them, because they may contain a password.
  */
 function sqliteStore(argument: string, command: string): Sourced {
-  if (argument === "memory:" || /^postgres(?:ql)?:\/\//.test(argument))
+  if (argument === "memory:" || /:\/\/|\bpassword=/.test(argument))
     throw new UsageError(`todo ${command} is for SQLite files: give PATH or sqlite:PATH`);
   return { value: argument.startsWith("sqlite:") ? argument : `sqlite:${argument}`, source: "the file" };
 }

@@ -315,7 +315,21 @@ describe("in a pipe, todo", () => {
       2,
       'TODO_URL "localhost:3000": must be the URL',
     ],
-    ["a URL with a password", ["list"], { TODO_URL: "http://u:p@h/" }, 2, "must be the URL of a service"],
+    [
+      "a URL with a password",
+      ["list"],
+      { TODO_URL: "http://u:hunter2@h/" },
+      2,
+      'TODO_URL "…@h/": must be the URL',
+    ],
+    ["another such URL", ["list"], { TODO_URL: "http:u:hunter2@h" }, 2, 'TODO_URL "…@h": must be the URL'],
+    [
+      "a URL with a secret",
+      ["list", "--url", "http://h?k=hunter2"],
+      {},
+      2,
+      '--url "http://h…": must be the URL',
+    ],
     ["a token as a flag", ["whoami", "--token", "x"], {}, 2, "unknown option '--token'"],
   ])("reports %s with a hint", async (_what, args, variables, code, says) => {
     await using service = start();
@@ -335,6 +349,26 @@ describe("in a pipe, todo", () => {
       expect(said.stderr).toContain("start the service with npm start, or set --url or TODO_URL");
     },
   );
+
+  test("reports how to correct the scheme or the path of the URL", async () => {
+    await using service = start();
+    const { cert, key } = makeCertificate();
+    const secure = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      tls: { cert, key },
+      fetch: () => new Response(),
+    });
+    for (const [url, says] of [
+      [service.url.replace("http:", "https:"), "does not use TLS: write http:// in TODO_URL"],
+      [secure.url.href.replace("https:", "http:"), "if the service uses TLS, write https:// in TODO_URL"],
+      [`${service.url}/api`, "/api is not the address of the service: leave out the path in TODO_URL"],
+    ] as const) {
+      const { code, stderr } = await todo({ url }, ["list"]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining(says)]);
+    }
+    await secure.stop(true);
+  });
 
   test("reports that a proxy cannot reach the service", async () => {
     const answer = () => new Response("<h1>Bad Gateway", { status: 502 });

@@ -65,13 +65,16 @@ async function refusal(outcome: Promise<Outcome>): Promise<string> {
 describe("todo users", () => {
   test("adds, changes, lists and removes users", async () => {
     const path = usersFile();
-    expect(await add(path, "alice", "one\n")).toEqual(printed("added alice\n"));
-    expect(await add(path, "Zoë 😀", "two\n")).toEqual(printed("added Zoë 😀\n"));
+    expect(await add(path, "alice", "password one\n")).toEqual(printed("added alice\n"));
+    expect(await add(path, "Zoë 😀", "password two\n")).toEqual(printed("added Zoë 😀\n"));
     expect(await users(path, ["list"])).toEqual(printed("alice\nZoë 😀\n"));
-    expect(await passes(path, "alice", "one")).toBe(true);
-    expect(await add(path, "alice", "three\n")).toEqual(printed("changed the password of alice\n"));
-    expect([await passes(path, "alice", "one"), await passes(path, "alice", "three")]).toEqual([false, true]);
-    expect(await passes(path, "Zoë 😀", "two")).toBe(true);
+    expect(await passes(path, "alice", "password one")).toBe(true);
+    expect(await add(path, "alice", "password three\n")).toEqual(printed("changed the password of alice\n"));
+    expect([
+      await passes(path, "alice", "password one"),
+      await passes(path, "alice", "password three"),
+    ]).toEqual([false, true]);
+    expect(await passes(path, "Zoë 😀", "password two")).toBe(true);
     expect(await remove(path, "alice")).toEqual(printed("removed alice\n"));
     expect(await users(path, ["list"])).toEqual(printed("Zoë 😀\n"));
     expect(await remove(path, "Zoë 😀")).toEqual(printed("removed Zoë 😀\n"));
@@ -86,15 +89,15 @@ describe("todo users", () => {
 
   test("uses the first line as the password, including spaces", async () => {
     const path = usersFile();
-    expect(await add(path, "alice", " one : \r\n\ttwo\n")).toEqual(printed("added alice\n"));
-    expect(await passes(path, "alice", " one : ")).toBe(true);
-    expect((await add(path, "alice", "\uFEFFtwo\r\n")).code).toBe(0);
-    expect(await passes(path, "alice", "two")).toBe(true);
+    expect(await add(path, "alice", " password one : \r\n\ttwo\n")).toEqual(printed("added alice\n"));
+    expect(await passes(path, "alice", " password one : ")).toBe(true);
+    expect((await add(path, "alice", "\uFEFFpassword two\r\n")).code).toBe(0);
+    expect(await passes(path, "alice", "password two")).toBe(true);
   });
 
   test("reads only the first line, without waiting for more", async () => {
     const path = usersFile();
-    const line = `mkfifo "$1" && exec 3<>"$1" && echo one >&3 && exec "$0" --no-env-file "${main}" users add alice <&3`;
+    const line = `mkfifo "$1" && exec 3<>"$1" && echo password one >&3 && exec "$0" --no-env-file "${main}" users add alice <&3`;
     await using command = run(["sh", "-c", line, process.execPath, usersFile()], { TODO_USERS_FILE: path });
     expect(await command.exited).toBe(0);
     expect([command.stdout(), command.stderr()]).toEqual(["added alice\n", ""]);
@@ -104,7 +107,7 @@ describe("todo users", () => {
     const [fresh, open] = [usersFile(), usersFile(BOB)];
     chmodSync(open, 0o664);
     const lines = [fresh, open].map((path) => {
-      const line = `umask 0; echo one | "$0" --no-env-file "${main}" users add alice`;
+      const line = `umask 0; echo password one | "$0" --no-env-file "${main}" users add alice`;
       return run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path }).exited;
     });
     expect(await Promise.all(lines)).toEqual([0, 0]);
@@ -116,7 +119,7 @@ describe("todo users", () => {
   test("changes the target of a symbolic link", async () => {
     const [target, link] = [usersFile(BOB), usersFile()];
     symlinkSync(target, link);
-    expect((await add(link, "alice", "one")).code).toBe(0);
+    expect((await add(link, "alice", "password one")).code).toBe(0);
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
     writeFileSync(`${target}.part`, "");
@@ -195,7 +198,7 @@ describe("todo users rejects, without any change,", () => {
 
   test("a file in a missing folder", async () => {
     const path = join(folder, "nowhere", "users");
-    expect(await refusal(users(path, ["add", "bob"], "one"))).toBe(
+    expect(await refusal(users(path, ["add", "bob"], "password one"))).toBe(
       `todo: TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
     );
   });
@@ -205,7 +208,7 @@ describe("todo users rejects, without any change,", () => {
     ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "it is not UTF-8: convert it"],
   ])("a file with %s", async (_what, before, command, complaint) => {
     const path = usersFile(before);
-    const line = await refusal(users(path, [command, "bob"], "one"));
+    const line = await refusal(users(path, [command, "bob"], "password one"));
     expect(line).toStartWith(`todo: TODO_USERS_FILE "${path}": ${complaint}`);
     expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
     expect(existsSync(`${path}.part`)).toBe(false);

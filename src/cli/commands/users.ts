@@ -65,7 +65,7 @@ async function add(process: CommandProcess, name: string, flags: Flags): Promise
   // Check the file before the prompt, so that nobody types a password in vain.
   asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
   const password = await readNewPassword(process);
-  asUsageError("the password", () => validatePassword(password));
+  asUsageError("the password", () => validatePassword(name, password));
   const passwordHash = await hashPassword(password);
   const before = await change(file, (text) => setUserEntry(text, name, passwordHash));
   process.stdout.write(`${before.has(name) ? "changed the password of" : "added"} ${name}\n`);

@@ -60,11 +60,11 @@ async function type(...texts: readonly string[]): Promise<Typed> {
 
 describe.concurrent("a password typed in a terminal", () => {
   test.skipIf(skipFor(whyNoTerminal)).each<[what: string, texts: readonly string[], password: string]>([
-    ["is read as typed", ["hunter2\r", "hunter2\r"], "hunter2"],
-    ["may be pasted", ["hunter2\rhunter2\r"], "hunter2"],
-    ["may be corrected", ["hunnn\x7f\x7fter2\r", "x\x15hunter2\r"], "hunter2"],
-    ["may contain any characters and blanks", [" Zoë 😀 \r", " Zoë 😀 \r"], " Zoë 😀 "],
-    ["cannot be suspended with Ctrl-Z", ["hun\x1ater2\r", "hunter2\r"], "hunter2"],
+    ["is read as typed", ["hunter22\r", "hunter22\r"], "hunter22"],
+    ["may be pasted", ["hunter22\rhunter22\r"], "hunter22"],
+    ["may be corrected", ["hunnn\x7f\x7fter22\r", "x\x15hunter22\r"], "hunter22"],
+    ["may contain any characters and blanks", [" Zoë 😀 2 \r", " Zoë 😀 2 \r"], " Zoë 😀 2 "],
+    ["cannot be suspended with Ctrl-Z", ["hun\x1ater22\r", "hunter22\r"], "hunter22"],
   ])("%s, and is not shown", async (_what, texts, password) => {
     const { shown, code, restored, file } = await type(...texts);
     expect([shown, code]).toEqual(["Password: \r\nAgain: \r\nadded alice\r\n", 0]);
@@ -78,15 +78,15 @@ describe.concurrent("a password typed in a terminal", () => {
     .each<[what: string, texts: readonly string[], code: number, shown: string]>([
       [
         "that differs at the second prompt",
-        ["hunter2\r", "hunter3\r"],
+        ["hunter22\r", "hunter33\r"],
         2,
         "the two passwords differ; nothing was changed",
       ],
       ["that is empty", ["\r", "\r"], 2, "nothing was entered; nothing was changed"],
       ["that is too long", [`${"x".repeat(73)}\r`, `${"x".repeat(73)}\r`], 2, "must have at most 72 bytes"],
       ["that is missing", ["\x04"], 2, "nothing was entered; nothing was changed"],
-      ["that Ctrl-C interrupts", ["hunter2\x03"], 130, "interrupted"],
-      ["that Ctrl-C interrupts at the second prompt", ["hunter2\r", "hun\x03"], 130, "interrupted"],
+      ["that Ctrl-C interrupts", ["hunter22\x03"], 130, "interrupted"],
+      ["that Ctrl-C interrupts at the second prompt", ["hunter22\r", "hun\x03"], 130, "interrupted"],
     ])("%s changes nothing, and restores the terminal", async (_what, texts, code, said) => {
     const typed = await type(...texts);
     expect([typed.code, typed.restored]).toEqual([code, true]);

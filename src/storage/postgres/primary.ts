@@ -164,7 +164,8 @@ export class Primary {
       }
       await sql.close({ timeout: 0 });
     }
-    const reason = reasons.join("; ");
+    const remedy = reasons.some((reason) => reason.includes(": Failed to connect")) ? UNREACHABLE : "";
+    const reason = reasons.join("; ") + remedy;
     throw mayRecover ? new StoreUnavailableError(reason) : new Error(reason);
   }
 
@@ -211,6 +212,8 @@ export class Primary {
   }
 }
 
+const UNREACHABLE = "; check that PostgreSQL is running, and the host and port of the URL";
+
 /** A session parameter that a connection pooler does not pass on. */
 const DIRECT_PARAMETER = "todo_service.direct";
 const POOLER =
@@ -242,7 +245,9 @@ export async function withTimeout<T>(ms: number, work: (progress: () => void) =>
 /** Splits a URL with several hosts, because neither `URL` nor the driver supports them. */
 function splitUrls(url: string): string[] {
   const [, start = "", hosts = "", rest = ""] = /^(\w+:\/\/(?:[^/]*@)?)([^/?]*)(.*)$/s.exec(url) ?? [];
-  const urls = hosts.split(",").map((host) => `${start}${host}${rest}`);
+  // With a socket, as in postgres://user@/database?host=/run/postgresql, libpq allows no host here, but `URL` needs one.
+  const named = hosts === "" && /[?&]host=/.test(rest) ? "localhost" : hosts;
+  const urls = named.split(",").map((host) => `${start}${host}${rest}`);
   if (urls.every((one) => URL.canParse(one) && !/%(?![0-9a-f]{2})/i.test(one))) return urls;
   throw new Error(
     "the URL is invalid: in a password, write a special character as % and two digits, such as %23 for #",

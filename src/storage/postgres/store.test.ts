@@ -567,10 +567,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     });
 
     test.each([
-      [["127.0.0.1:1"], "127.0.0.1:1: Failed to connect"],
-      [["127.0.0.1:1", "127.0.0.1:2"], "127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect"],
-    ])("the hosts %p without a server", async (hosts, reason) => {
-      expect(await reasonOf(`postgres://todo:s3cret@${hosts.join()}/todos`)).toBe(reason);
+      ["127.0.0.1:1/todos", "127.0.0.1:1: Failed to connect"],
+      ["127.0.0.1:1,127.0.0.1:2/todos", "127.0.0.1:1: Failed to connect; 127.0.0.1:2: Failed to connect"],
+      ["/todos?host=/nowhere", "localhost: Failed to connect to /nowhere/.s.PGSQL.5432"],
+    ])("the hosts and the database %p without a server", async (rest, reason) => {
+      expect(await reasonOf(`postgres://todo:s3cret@${rest}`)).toBe(
+        `${reason}; check that PostgreSQL is running, and the host and port of the URL`,
+      );
     });
 
     test.each([
