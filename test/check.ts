@@ -1,5 +1,8 @@
 /** Runs the checks of the sources at the same time. Prints the output of those that fail, and one line at the end. */
 import process from "node:process";
+import { requireDevelopmentPackages } from "./development-packages.ts";
+
+requireDevelopmentPackages();
 
 const CHECKS: readonly (readonly [script: string, ...args: string[]])[] = [
   ["types"],

@@ -172,7 +172,7 @@ function stepsOf({ path, blocks }: Page, changed: (text: string) => string): rea
         block,
         script: commandScript(
           block,
-          changed(block.text.replace(/^(?:git clone .*\n)?npm ci(?: && |\n)/, "")),
+          changed(block.text.replace(/^(?:git clone .*\n)?npm ci(?: --omit=dev)?(?: && |\n)/, "")),
           path,
         ),
         output: isOutput ? changed(next.text) : undefined,

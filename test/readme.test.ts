@@ -10,7 +10,7 @@ const results = readFileSync(new URL("../bench/results.md", import.meta.url), "u
 
 test("the README begins with the commands that start the service and create a to-do", () => {
   const [start, create] = blocks;
-  expect(start?.text).toMatch(/^git clone \S+ && cd todo-service\nnpm ci && npm start\n$/);
+  expect(start?.text).toMatch(/^git clone \S+ && cd todo-service\nnpm ci --omit=dev && npm start\n$/);
   expect(create?.text).toContain("/api/todos");
 });
 

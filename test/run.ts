@@ -11,7 +11,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { bypassProxiesOnLoopback } from "../src/proxy-variables.ts";
+import { requireDevelopmentPackages } from "./development-packages.ts";
 
+requireDevelopmentPackages();
 bypassProxiesOnLoopback(process.env);
 const allowed = process.env.TODO_TEST_ALLOWED_SKIPS?.split("\n");
 const maxFlaky = Number(process.env.TODO_TEST_FLAKY_FILES ?? 0);

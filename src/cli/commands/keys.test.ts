@@ -342,7 +342,9 @@ describe("todo keys", () => {
       "another key has this name: choose a different one",
     );
     expect(await refusal("rename", "cleo", " ", ...store)).toBe("the name: must not be empty");
-    expect(await refusal("link", "cleo", "todo.example.com", ...store)).toStartWith('the URL "todo.example.com": ');
+    expect(await refusal("link", "cleo", "todo.example.com", ...store)).toStartWith(
+      'the URL "todo.example.com": ',
+    );
     await stop(server);
   });
 
