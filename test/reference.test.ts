@@ -210,13 +210,13 @@ test("the reference lists the reasons of rejected credentials, and no others", (
 });
 
 test("the reference lists the log lines of a running server with their fields", async () => {
-  const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
+  const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret words" };
   const clients = join(folder, "clients");
   writeFileSync(clients, `alice:${"0".repeat(64)}\n`);
   const args = ["--private", "--access-log", "--clients-file", clients];
   await using server = runTodo(["serve", "--port", "0", ...args], admin);
   const url = await server.url;
-  const headers = { Authorization: `Basic ${btoa("admin:secret")}`, "Content-Type": "application/json" };
+  const headers = { Authorization: `Basic ${btoa("admin:secret words")}`, "Content-Type": "application/json" };
   const send = async (line: string, body?: string) => {
     const [method = "", path = ""] = line.split(" ");
     const init = { method, headers, ...(body !== undefined && { body }) };

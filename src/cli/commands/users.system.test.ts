@@ -26,7 +26,7 @@ test.skipIf(skipFor(whyNotRoot))("todo users keeps the owner of the file", async
   const path = join(folder, "owned");
   writeFileSync(path, "# empty\n");
   chownSync(path, 1234, 5678);
-  await add(path, "alice", "one");
+  await add(path, "alice", "password one");
   const { uid, gid } = statSync(path);
   expect([uid, gid]).toEqual([1234, 5678]);
 });
@@ -66,7 +66,7 @@ test.skipIf(skipFor(whyMissing("htpasswd")))(
   "todo users and Apache's htpasswd verify each other's passwords",
   async () => {
     const path = join(folder, "shared");
-    const passwords = ["one", `a"b'c\\d $HOME`, "Zoë 😀", "é".repeat(36)];
+    const passwords = ["password one", `a"b'c\\d $HOME`, "Zoë 😀 2 3", "é".repeat(36)];
     const WRONG = 3;
     const htpasswd = (args: readonly string[]): Promise<number | undefined> =>
       run(["htpasswd", ...args]).exited;
