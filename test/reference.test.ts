@@ -216,7 +216,10 @@ test("the reference lists the log lines of a running server with their fields", 
   const args = ["--private", "--access-log", "--clients-file", clients];
   await using server = runTodo(["serve", "--port", "0", ...args], admin);
   const url = await server.url;
-  const headers = { Authorization: `Basic ${btoa("admin:secret words")}`, "Content-Type": "application/json" };
+  const headers = {
+    Authorization: `Basic ${btoa("admin:secret words")}`,
+    "Content-Type": "application/json",
+  };
   const send = async (line: string, body?: string) => {
     const [method = "", path = ""] = line.split(" ");
     const init = { method, headers, ...(body !== undefined && { body }) };

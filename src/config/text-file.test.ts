@@ -21,9 +21,9 @@ const FILES: Readonly<Record<string, [text: string, read: (path: string) => unkn
     "pässword",
   ],
   "the URL of a store": [
-    "sqlite:tödos.db\n",
+    "sqlite:café.db\n",
     (path) => readConfig({ storeFile: path }, {}).store.url.value,
-    "sqlite:tödos.db",
+    "sqlite:café.db",
   ],
   users: [
     "zoë:$2y$05$7IL2tOezyab7maxiTsBLY..4UosIOyqFIABzRuFkcvoNXI.tP//cK\n",
@@ -35,7 +35,7 @@ const FILES: Readonly<Record<string, [text: string, read: (path: string) => unkn
     "zoë\n",
   ],
   clients: [
-    `# zoë\nzoë:${"0".repeat(64)}\n`,
+    `zoë:${"0".repeat(64)}\n# all\n`,
     async (path) => {
       const config = readConfig({ clientsFile: path }, {});
       const { accepted } = await openCredentials(config, openMemory().keys, NOOP_LOG, () => {});
@@ -43,11 +43,11 @@ const FILES: Readonly<Record<string, [text: string, read: (path: string) => unkn
     },
     true,
   ],
-  "to-dos as lines": ["\n- [x] käse\n", seed, [{ id: 1, title: "käse", done: true }]],
+  "to-dos as lines": ["\n- [x] café\n", seed, [{ id: 1, title: "café", done: true }]],
   "an export": [
-    '\n{"todoService":1,"lastId":"1","todos":1}\n{"id":1,"title":"käse","done":true}\n',
+    '\n{"todoService":1,"lastId":"1","todos":1}\n{"id":1,"title":"café","done":true}\n',
     seed,
-    [{ id: 1, title: "käse", done: true }],
+    [{ id: 1, title: "café", done: true }],
   ],
 };
 
@@ -75,10 +75,10 @@ describe.each(Object.entries(FILES))("a file with %s", (_what, [text, read, foun
   });
 
   test.each([
-    ["Latin-1", Buffer.from(text.includes("ä") || /[öë]/.test(text) ? text : `#ä\n${text}`, "latin1")],
+    ["Latin-1", Buffer.from(text, "latin1")],
     ["UTF-16 with a byte order mark", utf16(`\uFEFF${text}`)],
     ["big-endian UTF-16", utf16(`\uFEFF${text}`).swap16()],
-    ["UTF-16 without a byte order mark", utf16(text.replaceAll(/[äöë]/g, "a"))],
+    ["UTF-16 without a byte order mark", utf16(text.replaceAll(/[äéë]/g, "a"))],
   ])("is rejected in %s with its name and the remedy", async (_what, bytes) => {
     const path = write(bytes);
     const message = await (async () => read(path))().catch(String);

@@ -74,7 +74,7 @@ test.skipIf(skipFor(whyMissing("htpasswd")))(
     for (const [index, password] of passwords.entries()) {
       expect(await htpasswd(["-bBC", "4", path, `theirs${index}`, password])).toBe(0);
     }
-    expect((await add(path, "y".repeat(193), "last")).code).toBe(0);
+    expect((await add(path, "y".repeat(193), "last password")).code).toBe(0);
     for (const [index, password] of passwords.entries()) {
       const verified = [password, `${password.slice(0, -1)}!`].map((tried) =>
         htpasswd(["-vb", path, `ours${index}`, tried]),
@@ -82,10 +82,10 @@ test.skipIf(skipFor(whyMissing("htpasswd")))(
       expect(await Promise.all(verified)).toEqual([0, WRONG]);
       expect(await passes(path, `theirs${index}`, password)).toBe(true);
     }
-    expect(await htpasswd(["-vb", path, "y".repeat(193), "last"])).toBe(0);
+    expect(await htpasswd(["-vb", path, "y".repeat(193), "last password"])).toBe(0);
     expect((await users(path, ["remove", "theirs0"])).code).toBe(0);
-    expect((await add(path, "theirs1", "new")).stdout).toBe("changed the password of theirs1\n");
-    expect(await htpasswd(["-vb", path, "theirs1", "new"])).toBe(0);
+    expect((await add(path, "theirs1", "new password")).stdout).toBe("changed the password of theirs1\n");
+    expect(await htpasswd(["-vb", path, "theirs1", "new password"])).toBe(0);
     expect(await htpasswd(["-D", path, "ours0"])).toBe(0);
     expect((await users(path, ["list"])).stdout).not.toContain("ours0");
   },
