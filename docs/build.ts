@@ -19,7 +19,6 @@ import {
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
 import { table } from "./openapi.ts";
-import { slugOf } from "./slug.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -100,7 +99,7 @@ function replace(text: string, pattern: RegExp, replacement: string): string {
 function configurationPage(): string {
   const [, handwritten = ""] = read("docs/reference/configuration.md").split(END);
   const groups = SERVE_SETTING_GROUPS.map(
-    ({ heading, settings }) => `## ${heading}\n\n${settingTable(settings)}`,
+    ({ heading, settings }) => `## ${heading}\n\n${settingEntries(settings)}`,
   );
   return `# Configuration
 
@@ -121,33 +120,36 @@ ${groups.join("\n\n")}
 
 ## Commands for a running service
 
-${settingTable(Object.values(CLIENT_SETTINGS))}
+${settingEntries(Object.values(CLIENT_SETTINGS))}
 
 ## Variables that other programs use, too
 
-| Variable | Effect |
-| --- | --- |
-| \`NO_COLOR\`, \`FORCE_COLOR\` | Turn the colors on a terminal off or on. |
-| \`NODE_EXTRA_CA_CERTS\` | Names a PEM file of certificate authorities that commands trust, besides those of the system. |
+- \`NO_COLOR\`, \`FORCE_COLOR\`: Turn the colors on a terminal off or on.
+- \`NODE_EXTRA_CA_CERTS\`: PEM file of certificate authorities that commands trust, besides those of the system.
 
 ${END}${handwritten}`;
 }
 
-function settingTable(settings: readonly Setting[]): string {
-  return table(
-    ["Flag", "Variable", "Default", "Meaning"],
-    settings.map((setting) => [
-      setting.flag === undefined ? "none" : code(setting.flag),
-      getVariables(setting).map(code).join(", ") || "none",
-      defaultText(setting.default),
-      sentence(setting.description),
-    ]),
-  );
+const settingEntries = (settings: readonly Setting[]): string =>
+  settings
+    .map((setting) => entry(setting.flag, getVariables(setting), setting.default, setting.description))
+    .join("\n");
+
+/** Returns an item of a list: a flag with its variables and its default, or the variables if it has no flag. */
+function entry(
+  flag: string | undefined,
+  variables: readonly string[],
+  defaultValue: string | undefined,
+  description: string,
+): string {
+  const [name = "", ...others] = [...(flag === undefined ? [] : [flag]), ...variables].map(code);
+  if (defaultValue) others.push(`default ${code(defaultValue)}`);
+  return `- ${name}${others.length === 0 ? "" : ` (${others.join(", ")})`}: ${sentence(description)}`;
 }
 
 function commandLinePage(): string {
   const program = createProgram(process);
-  const described = new Map<string, string>();
+  const described = new Set<string>();
   const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
   const sections = [...groups].map(
     ([heading, commands]) =>
@@ -159,7 +161,7 @@ This page lists every command of \`todo\` with its arguments and options.
 
 ${MARK}
 
-Every command also has \`--help\`.
+Every command also has \`--help\`. An option that several commands have is described where it occurs first.
 
 \`\`\`text
 ${textAfterHelp(program)}
@@ -171,9 +173,9 @@ ${sections.join("\n\n")}
 
 /**
  * Returns the section of a command, or those of its subcommands.
- * @param described the command whose section describes an option, by the row of the option
+ * @param described the entries of options that a section above has
  */
-function commandSections(command: Command, above: string, described: Map<string, string>): string[] {
+function commandSections(command: Command, above: string, described: Set<string>): string[] {
   const name = `${above} ${command.name()}`;
   const subcommands = visibleCommands(command);
   if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name, described));
@@ -181,12 +183,13 @@ function commandSections(command: Command, above: string, described: Map<string,
   const isServer = command.options.some(({ helpGroupHeading }) => helpGroupHeading !== undefined);
   const parts = [
     `### \`${name}\``,
+    usage.length > 1 || command.aliases().length > 0 ? code(usage.join(" ")) : "",
     command.description(),
-    `\`\`\`text\n${usage.join(" ")}${command.options.length > 0 ? " [options]" : ""}\n\`\`\``,
-    argumentTable(command.registeredArguments),
-    isServer
-      ? "Its options are the settings of [the server](configuration.md)."
-      : optionsText(name, command.options.map(optionRow), described),
+    [
+      ...command.registeredArguments.flatMap(argumentEntry),
+      ...(isServer ? [] : optionEntries(command.options, described)),
+    ].join("\n"),
+    isServer ? "Its options are the settings of [the server](configuration.md)." : "",
     fenced(textAfterHelp(command)),
   ];
   return [parts.filter((part) => part !== "").join("\n\n")];
@@ -204,38 +207,30 @@ const argumentTerm = (argument: Argument): string => {
   return argument.required ? `<${name}>` : `[${name}]`;
 };
 
-function argumentTable(all: readonly Argument[]): string {
-  const rows = all.flatMap((argument) => {
-    const choices = argument.argChoices?.map(code).join(", ");
-    const text = [argument.description, choices && `one of ${choices}`].filter(Boolean).join(": ");
-    return text === "" ? [] : [[code(argumentTerm(argument)), sentence(text)]];
-  });
-  return rows.length === 0 ? "" : table(["Argument", "Meaning"], rows);
+function argumentEntry(argument: Argument): string[] {
+  const choices = argument.argChoices?.map(code).join(", ");
+  const text = [argument.description, choices && `one of ${choices}`].filter(Boolean).join(": ");
+  return text === "" ? [] : [`- ${code(argumentTerm(argument))}: ${sentence(text)}`];
 }
 
-/** Returns a table of the options that no section above describes, and links for the others. */
-function optionsText(name: string, rows: readonly string[][], described: Map<string, string>): string {
-  const news = rows.filter((row) => !described.has(String(row)));
-  const others = Map.groupBy(rows, (row) => described.get(String(row)));
-  for (const row of news) described.set(String(row), name);
-  const links = [...others].flatMap(([command, same]) =>
-    command === undefined
-      ? []
-      : `${same.map(([flags]) => flags).join(", ")}: see [\`${command}\`](#${slugOf(command)}).`,
-  );
-  const newTable = news.length === 0 ? "" : table(["Option", "Variable", "Default", "Meaning"], news);
-  return [newTable, ...links].filter(Boolean).join("\n\n");
+/** Returns an entry for each option that no section above describes, and one entry for all others. */
+function optionEntries(options: readonly Option[], described: Set<string>): string[] {
+  const entries = options.map((option) => ({ option, entry: optionEntry(option) }));
+  const news = entries.filter(({ entry }) => !described.has(entry)).map(({ entry }) => entry);
+  const others = entries.filter(({ entry }) => described.has(entry)).map(({ option }) => code(option.flags));
+  for (const entry of news) described.add(entry);
+  return others.length === 0 ? news : [...news, `- As above: ${others.join(", ")}.`];
 }
 
-function optionRow(option: Option): string[] {
+function optionEntry(option: Option): string {
   const { setting } = option instanceof SettingOption ? option : {};
   const value = setting === undefined ? option.defaultValue : setting.default;
-  return [
-    code(option.flags),
-    (setting && getVariables(setting).map(code).join(", ")) || "none",
-    defaultText(typeof value === "string" ? value : undefined),
-    sentence(setting?.description ?? option.description),
-  ];
+  return entry(
+    option.flags,
+    setting === undefined ? [] : getVariables(setting),
+    typeof value === "string" ? value : undefined,
+    setting?.description ?? option.description,
+  );
 }
 
 /** Returns the text that the help of a command shows after its options. */
@@ -249,11 +244,6 @@ function textAfterHelp(command: Command): string {
 const fenced = (text: string): string => (text === "" ? "" : `\`\`\`text\n${text}\n\`\`\``);
 
 const code = (text: string): string => `\`${text}\``;
-
-function defaultText(value: string | undefined): string {
-  if (value === undefined) return "none";
-  return value === "" ? "empty" : code(value);
-}
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
