@@ -324,7 +324,8 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   /** Uses the whole API as a front end does. The code runs in a page. */
   const USE = `async (base, token) => {
     const all = base + "/api/todos";
-    const headers = { "Content-Type": "application/json", "Idempotency-Key": '"once"' };
+    const added = { "sentry-trace": "1-2", baggage: "a=b", "X-Requested-With": "XMLHttpRequest" };
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": '"once"', ...added };
     const init = { method: "POST", headers, body: '{"title":"new"}' };
     const heard = new Promise((resolve, reject) => {
       const source = new EventSource(base + "/api/events");
