@@ -136,12 +136,6 @@ export const ERRORS = define({
     description:
       "From this address, too many passwords in a row were wrong for this user. The service also rejects the right password, for up to 15 minutes. Wait for `Retry-After` seconds, or log in from another address.",
   },
-  too_many_links: {
-    status: 429,
-    title: "Too many links",
-    description:
-      "This API key or user has made 10 links for other devices within a minute. Use one of them, or wait for `Retry-After` seconds.",
-  },
   internal_error: {
     status: 500,
     title: "Internal server error",

@@ -217,7 +217,6 @@ async function problemsOfService(): Promise<string[]> {
     credentials: { keys: memory.keys, checkUser },
   });
   await send(closed, "POST /api/session", { json: {} });
-  for (let link = 0; link < 11; link++) await send(closed, "POST /api/session/links", { headers: basic });
 
   const insert = () => Promise.reject(storeFull(1_000_000));
   const get = () => Promise.reject(new ServiceError("store_unavailable"));

@@ -5,6 +5,7 @@ import type { EventHandlers } from "./handlers/events.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
 import { asset, compressedJson, docsPage, favicon, home, serviceWorker } from "./handlers/pages.ts";
 import { createSessionHandlers } from "./handlers/session.ts";
+import { createSignInHandlers } from "./handlers/sign-in.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { respond, text } from "./response.ts";
 import {
@@ -40,7 +41,11 @@ export function routeTable(
   const { privateMode } = context.access;
   const todos = createTodoHandlers(context);
   const admin = keys && createKeyHandlers(keys, context);
-  const browser = privateMode && keys !== undefined && createSessionHandlers(keys, authenticator, context);
+  const browser = privateMode &&
+    keys !== undefined && {
+      ...createSignInHandlers(keys, authenticator, context),
+      ...createSessionHandlers(keys, context),
+    };
   return {
     "/": publicRoute({ GET: home }, "open"),
     "/docs": publicRoute({ GET: docsPage }, "open"),

@@ -6,8 +6,9 @@ const RESET_AFTER_MS = 15 * 60_000;
 const MAX_TRACKED = 10_000;
 /** Maximum concurrent checks for one network and user, so that they cannot fill the queue of slow checks. */
 const MAX_CONCURRENT = 16;
-/** Maximum waiting attempts and delayed rejections. While a request waits, the runtime keeps up to 128 KiB of its body. */
-const MAX_WAITING = 256;
+/** Maximum attempts that wait for these checks. While a request waits, the runtime keeps up to 128 KiB of its body. */
+const MAX_WAITING = 64;
+/** Maximum delayed rejections. */
 const MAX_DELAYED = 250;
 const DELAY_STEP_MS = 2;
 
@@ -16,16 +17,11 @@ interface AttemptCount {
   /** Consecutive wrong passwords. A check in flight counts as wrong until it ends. */
   failures: number;
   inFlight: number;
+  waiting: number;
   /** The time when `failures` is reset, on the steady clock. */
   until: number;
   /** Resolves when one of the checks in flight ends. */
   settled: PromiseWithResolvers<void>;
-}
-
-/** An attempt that waits for others of its network and user. */
-interface Waiting {
-  readonly network: string;
-  readonly rejection: PromiseWithResolvers<never>;
 }
 
 export type LoginThrottle = ReturnType<typeof createLoginThrottle>;
@@ -41,20 +37,18 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
   const counts = new Map<string, AttemptCount>();
   /** The counts that have reached the limit. They are separate, so that attempts with other names cannot evict them. */
   const full = new Map<string, AttemptCount>();
-  /** The newest is last. */
-  const queue = new Set<Waiting>();
   let delayed = 0;
   return { attempt, delayRefusal };
 
   /**
    * Runs a password check and returns its result. Rejects with `too_many_failures` at the limit, and with
-   * `credentials_unavailable` if too many attempts wait. A check that throws does not count.
+   * `credentials_unavailable` if too many attempts of the network for the user wait. A check that throws does not count.
    */
   async function attempt(network: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
     if (maxFailures === 0) return check();
     // A digest limits the memory for long user names.
     const key = hash("sha256", JSON.stringify([network, user]));
-    const count = await reserve(key, network);
+    const count = await reserve(key);
     let refund = 1;
     try {
       const isCorrect = await check();
@@ -81,45 +75,28 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
   }
 
   /** Counts an attempt before its check. At the limit, waits while a check in flight may still refund an attempt. */
-  async function reserve(key: string, network: string): Promise<AttemptCount> {
-    let waiting: Waiting | undefined;
-    try {
-      for (;;) {
-        const now = monotonicNow();
-        const none = { failures: 0, inFlight: 0, until: 0, settled: Promise.withResolvers<void>() };
-        const count: AttemptCount = full.get(key) ?? counts.get(key) ?? none;
-        if (count.until <= now) count.failures = 0;
-        if (count.failures < maxFailures && count.inFlight < MAX_CONCURRENT) {
-          count.failures++;
-          count.inFlight++;
-          count.until = now + RESET_AFTER_MS;
-          keep(key, count);
-          return count;
-        }
-        if (count.inFlight === 0) throw tooMany(Math.ceil((count.until - now) / 1000));
-        waiting ??= enqueue(network);
-        await Promise.race([count.settled.promise, waiting.rejection.promise]);
+  async function reserve(key: string): Promise<AttemptCount> {
+    for (;;) {
+      const now = monotonicNow();
+      const none = { failures: 0, inFlight: 0, waiting: 0, until: 0, settled: Promise.withResolvers<void>() };
+      const count: AttemptCount = full.get(key) ?? counts.get(key) ?? none;
+      if (count.until <= now) count.failures = 0;
+      if (count.failures < maxFailures && count.inFlight < MAX_CONCURRENT) {
+        count.failures++;
+        count.inFlight++;
+        count.until = now + RESET_AFTER_MS;
+        keep(key, count);
+        return count;
       }
-    } finally {
-      if (waiting !== undefined) queue.delete(waiting);
+      if (count.inFlight === 0) throw tooMany(Math.ceil((count.until - now) / 1000));
+      if (count.waiting >= MAX_WAITING)
+        throw new ServiceError("credentials_unavailable", {
+          detail: "Too many passwords are being checked.",
+        });
+      count.waiting++;
+      await count.settled.promise;
+      count.waiting--;
     }
-  }
-
-  /** Lets an attempt wait. If too many wait, rejects the newest one of the network with the most. */
-  function enqueue(network: string): Waiting {
-    const waiting = { network, rejection: Promise.withResolvers<never>() };
-    queue.add(waiting);
-    if (queue.size > MAX_WAITING) {
-      const networks = [...Map.groupBy(queue, (one) => one.network).values()];
-      const newest = networks.reduce((most, others) => (others.length >= most.length ? others : most)).at(-1);
-      if (newest !== undefined) {
-        queue.delete(newest);
-        newest.rejection.reject(
-          new ServiceError("credentials_unavailable", { detail: "Too many passwords are being checked." }),
-        );
-      }
-    }
-    return waiting;
   }
 
   /** Marks a count as the most recently used, and evicts the least recently used above `MAX_TRACKED`. */

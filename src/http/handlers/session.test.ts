@@ -621,30 +621,6 @@ describe("a link", () => {
     expect(service.text()).not.toContain(code);
   });
 
-  test("is one of at most ten in a minute for each key and user", async () => {
-    await using service = await startPrivate();
-    const [ann, other, phone] = [
-      await service.jar(ANN),
-      await service.jar(ANN),
-      await service.jar({ token: service.phone.token }),
-    ];
-    const start = service.state.now;
-    for (let link = 0; link < 10; link++) {
-      service.state.now += 1000;
-      await newCode(service, link % 2 === 0 ? ann : other);
-    }
-    const ids = async () => (await service.keys.list()).map(({ id }) => id);
-    const before = await ids();
-    const response = await service.send("POST", "/api/session/links", ann);
-    expect(response.headers.get("retry-after")).toBe("51");
-    expect(await statusAndCode(response)).toEqual([429, "too_many_links"]);
-    expect(await ids()).toEqual(before);
-    await newCode(service, phone);
-    service.state.now = start + 61_000;
-    await newCode(service, other);
-    expect((await service.send("POST", "/api/session/links", ann)).status).toBe(429);
-  });
-
   test.each(["Host: localhost:99999", undefined])("is not made for %p", async (host) => {
     await using service = await startPrivate();
     const line = `POST /api/session/links HTTP/1.${host === undefined ? 0 : 1}`;

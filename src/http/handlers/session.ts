@@ -1,16 +1,7 @@
 import { type Identity, identityFields, type Parent } from "../../credential/client.ts";
-import {
-  findByToken,
-  formatTime,
-  isExpired,
-  type Key,
-  type KeyStore,
-  parentText,
-} from "../../credential/key.ts";
+import { formatTime, isExpired, type Key, type KeyStore } from "../../credential/key.ts";
 import {
   createLink,
-  createSession,
-  findLink,
   getKind,
   getOwner,
   getParent,
@@ -19,61 +10,23 @@ import {
   type Link,
   renameKey,
   type SignIn,
+  type StoredEntry,
 } from "../../credential/session.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
-import { ownProperty, requireText } from "../../validation.ts";
-import type { Authenticator } from "../auth/authenticator.ts";
+import { ownProperty } from "../../validation.ts";
 import { BEARER_CHALLENGE } from "../auth/private.ts";
 import { CLEARED_COOKIE, readSessionCookie, setSessionCookie } from "../auth/session-cookie.ts";
 import type { Context } from "../context.ts";
 import type { ConnectionInfo } from "../policy/connection.ts";
-import { isOwnPage, requireOwnPage } from "../policy/origin.ts";
+import { isOwnPage } from "../policy/origin.ts";
 import { noContent, respond, respondJson } from "../response.ts";
-import type { GuardedHandler, Handler, HttpServer } from "../route.ts";
+import type { GuardedHandler } from "../route.ts";
 
-/** Returns the handlers of `/api/session` and below. A signed-in browser has an API key in a cookie. */
-export function createSessionHandlers(keys: KeyStore, authenticator: Authenticator, context: Context) {
+/** Returns the handlers of a signed-in browser. Its session is an API key in a cookie. */
+export function createSessionHandlers(keys: KeyStore, context: Context) {
   const { bodies, getConnectionInfo, log, now } = context;
   const { storedEntry } = context.credentials;
-  const limitLinks = createLinkLimit(context.monotonicNow);
-
-  const requireOwnSecurePage = (request: Request, server: HttpServer): void => {
-    if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();
-    requireOwnPage(request);
-  };
-
-  const signIn: Handler = async (request, server) => {
-    requireOwnSecurePage(request, server);
-    const parent = await authenticate(
-      await bodies.readJson(request, server, (body) => body),
-      request,
-      server,
-    );
-    const browser = describeBrowser(request.headers.get("user-agent") ?? "");
-    const minted = await createSession(keys, parent, browser, now());
-    if (minted === undefined)
-      throw parent.linkId === undefined ? credentialChanged() : invalidLink(request, server);
-    log.info({ key: minted.key.id, [getKind(parent.parent)]: minted.owner }, "signed in");
-    await endFormerSession(request);
-    return respondJson(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
-  };
-
-  /** Says to whom a code belongs, so that the person can decide. The code stays valid. */
-  const showLink: Handler = async (request, server) => {
-    requireOwnSecurePage(request, server);
-    const { owner } = await requireLink(await readCode(request, server), request, server);
-    return respondJson(200, owner);
-  };
-
-  /** Makes a code invalid, because the person does not want to sign in with it. */
-  const cancelLink: Handler = async (request, server) => {
-    requireOwnSecurePage(request, server);
-    const { linkId } = await requireLink(await readCode(request, server), request, server);
-    if (!(await keys.delete(linkId))) throw invalidLink(request, server);
-    log.info({ link: linkId }, "link cancelled");
-    return noContent();
-  };
 
   const show: GuardedHandler = async (request, _server, identity) => {
     const parent = getParent(identity, storedEntry);
@@ -91,7 +44,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   const signOut: GuardedHandler = async (_request, _server, { keyId = "", parent }) => {
     if (parent === undefined) throw new ServiceError("key_not_found", { detail: "No browser is signed in." });
-    await endSession(keyId);
+    if (await keys.delete(keyId)) log.info({ key: keyId }, "signed out");
     return respond(204, { "Set-Cookie": CLEARED_COOKIE, "Clear-Site-Data": '"cache"' });
   };
 
@@ -116,8 +69,7 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
 
   const createDeviceLink: GuardedHandler = async (request, server, identity) => {
     const origin = requireOrigin(request, getConnectionInfo(request, server));
-    const { parent, scope } = requireParent(identity);
-    limitLinks(parentText(parent));
+    const { parent, scope } = requireParent(identity, storedEntry);
     const maker: Parent = identity.keyId === undefined ? parent : { kind: "key", id: identity.keyId };
     const link = await createLink(keys, maker, scope, now());
     if (link === undefined) throw unauthorized("The credential was revoked. Sign in again.");
@@ -125,86 +77,18 @@ export function createSessionHandlers(keys: KeyStore, authenticator: Authenticat
     return linkReply(origin, link);
   };
 
-  return { signIn, showLink, cancelLink, show, signOut, revokeDevice, renameDevice, createDeviceLink };
-
-  async function authenticate(body: unknown, request: Request, server: HttpServer): Promise<SignIn> {
-    if (ownProperty(body, "code") !== undefined)
-      return requireLink(requireText(body, "code"), request, server);
-    const isToken = ownProperty(body, "token") !== undefined;
-    const identity = isToken
-      ? await authenticator.client(requireText(body, "token"), request, server)
-      : await authenticator.user(requireText(body, "user"), requireText(body, "password"), request, server);
-    return requireParent(identity);
-  }
-
-  /** Returns what another browser of an identity is made with. */
-  function requireParent(identity: Identity): SignIn {
-    if (identity.isRevoked?.() === true) throw credentialChanged();
-    // The next browser would be valid for 24 hours again, and nothing would end their series.
-    if (identity.parent !== undefined && isUnchecked(identity.parent))
-      throw new ServiceError("insufficient_scope", {
-        detail: "Sign in on the other device with the user name and the password, or with the token.",
-      });
-    return { parent: getParent(identity, storedEntry), scope: identity.scope };
-  }
-
-  function readCode(request: Request, server: HttpServer): Promise<string> {
-    return bodies.readJson(request, server, (body) => requireText(body, "code"));
-  }
-
-  async function requireLink(code: string, request: Request, server: HttpServer) {
-    const link = await findLink(keys, code, storedEntry, now());
-    if (link === undefined) throw invalidLink(request, server);
-    return link;
-  }
-
-  function invalidLink(request: Request, server: HttpServer): ServiceError {
-    authenticator.recordRejection("code", request, server);
-    return unauthorized(
-      "The link was used, has expired or was revoked. Ask the person who sent it for a new one.",
-    );
-  }
-
-  /** Ends the session of the cookie that the browser sends with a sign-in. The new cookie replaces that one. */
-  async function endFormerSession(request: Request): Promise<void> {
-    const token = readSessionCookie(request);
-    const key = token === undefined ? undefined : await findByToken(keys, token);
-    if (key?.kind === "device") await endSession(key.id);
-  }
-
-  /** Deletes the key of a browser, and the links that it has made. */
-  async function endSession(keyId: string): Promise<void> {
-    if (await keys.delete(keyId)) log.info({ key: keyId }, "signed out");
-  }
+  return { show, signOut, revokeDevice, renameDevice, createDeviceLink };
 }
 
-const MAX_LINKS = 10;
-const LINK_WINDOW_MS = 60_000;
-
-/**
- * Returns a function that counts the links that a key or a user makes. It throws `too_many_links` after 10 within a minute.
- * @param monotonicNow a steady clock in milliseconds
- */
-function createLinkLimit(monotonicNow: () => number): (parent: string) => void {
-  /** The times of the latest links, oldest first, by parent. The parent that made a link last is the last one. */
-  const times = new Map<string, readonly number[]>();
-  return (parent) => {
-    const now = monotonicNow();
-    for (const [other, latest] of times) {
-      if ((latest.at(-1) ?? 0) > now - LINK_WINDOW_MS) break;
-      times.delete(other);
-    }
-    const recent = (times.get(parent) ?? []).filter((time) => time > now - LINK_WINDOW_MS);
-    const [oldest = now] = recent;
-    if (recent.length >= MAX_LINKS) {
-      throw new ServiceError("too_many_links", {
-        detail: `A key or a user can make ${MAX_LINKS} links in a minute. Use a link that is open, or wait.`,
-        headers: { "Retry-After": String(Math.ceil((oldest + LINK_WINDOW_MS - now) / 1000)) },
-      });
-    }
-    times.delete(parent);
-    times.set(parent, [...recent, now]);
-  };
+/** Returns what another browser of an identity is made with. */
+export function requireParent(identity: Identity, storedEntry: StoredEntry): SignIn {
+  if (identity.isRevoked?.() === true) throw credentialChanged();
+  // The next browser would be valid for 24 hours again, and nothing would end their series.
+  if (identity.parent !== undefined && isUnchecked(identity.parent))
+    throw new ServiceError("insufficient_scope", {
+      detail: "Sign in on the other device with the user name and the password, or with the token.",
+    });
+  return { parent: getParent(identity, storedEntry), scope: identity.scope };
 }
 
 /** Returns the origin of the service as the sender knows it, for a link. */
@@ -222,45 +106,15 @@ export function linkReply(origin: string, { code, expiresAt }: Link): Response {
   return respondJson(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
 }
 
-const credentialChanged = (): ServiceError => unauthorized("The credential has changed. Sign in again.");
+export const credentialChanged = (): ServiceError =>
+  unauthorized("The credential has changed. Sign in again.");
 
-const unauthorized = (detail: string): ServiceError =>
+export const unauthorized = (detail: string): ServiceError =>
   new ServiceError("unauthorized", { detail, headers: { "WWW-Authenticate": BEARER_CHALLENGE } });
 
-const cookieNeedsHttps = (): ServiceError =>
-  new ServiceError("https_required", {
-    detail: "Browsers store the cookie of a sign-in over HTTPS or from the server's own machine only.",
-  });
-
-const describeDevice = ({ id, name, createdAt, lastUsedAt }: Key) => ({
+export const describeDevice = ({ id, name, createdAt, lastUsedAt }: Key) => ({
   id,
   name,
   createdAt: formatTime(createdAt),
   ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
 });
-
-const BROWSERS: readonly (readonly [pattern: RegExp, name: string])[] = [
-  [/\bEdg(?:A|iOS)?\//, "Edge"],
-  [/\bOPR\//, "Opera"],
-  [/\bSamsungBrowser\//, "Samsung Internet"],
-  [/\b(?:Firefox|FxiOS)\//, "Firefox"],
-  [/(?:Chrome|CriOS)\//, "Chrome"],
-  [/\bSafari\//, "Safari"],
-];
-
-const SYSTEMS: readonly (readonly [pattern: RegExp, name: string])[] = [
-  [/\bAndroid\b/, "Android"],
-  [/\biPhone\b/, "iPhone"],
-  [/\biPad\b/, "iPad"],
-  [/\bWindows\b/, "Windows"],
-  [/\bCrOS\b/, "ChromeOS"],
-  [/\bMac OS X\b/, "Mac"],
-  [/\bLinux\b/, "Linux"],
-];
-
-/** Returns a name for a browser and its system, such as "Firefox on Android", by its `User-Agent`. */
-function describeBrowser(userAgent: string): string {
-  const find = (names: typeof BROWSERS) => names.find(([pattern]) => pattern.test(userAgent))?.[1];
-  const system = find(SYSTEMS);
-  return (find(BROWSERS) ?? "Browser") + (system === undefined ? "" : ` on ${system}`);
-}
