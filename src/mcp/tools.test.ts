@@ -249,7 +249,7 @@ test.each<Invalid>([
   ["find_todos", { limit: "5" }, "limit: "],
   ["find_todos", { text: "x".repeat(121) }, "text: "],
   ["find_todos", { after: "x&done=true" }, `after: ${ID_RULE}`],
-  ["find_todos", { filter: "done" }, ': Unrecognized key: "filter"'],
+  ["find_todos", { filter: "done" }, 'Unrecognized key: "filter"'],
   ["add_todos", {}, "todos: "],
   ["add_todos", { todos: [] }, "todos: "],
   ["add_todos", { todos: Array(101).fill({ title: "a" }) }, "todos: "],

@@ -263,7 +263,9 @@ function toFailure(error: unknown, describe: DescribeError): object | undefined 
   }
   if (error instanceof TodoApiError) return { code: error.code, message: describe(error) };
   if (!(error instanceof z.ZodError)) return undefined;
-  const violations = error.issues.map(({ path, message }) => `${z.core.toDotPath(path)}: ${message}`);
+  const violations = error.issues.map(({ path, message }) =>
+    path.length === 0 ? message : `${z.core.toDotPath(path)}: ${message}`,
+  );
   return { code: "validation_failed", message: `Validation failed: ${violations.join("; ")}` };
 }
 

@@ -416,9 +416,11 @@ describe("--with-keys", () => {
       stderr: "",
     });
     expect((await ran(["export", "--with-keys", ...on(copy)])).stdout).toBe(text);
-    const file = newPath();
-    await ran(["export", "--with-keys", file, ...on(copy)]);
-    expect(statSync(file).mode & 0o777).toBe(0o600);
+    for (const options of [[], ["--with-keys"]]) {
+      const file = newPath();
+      await ran(["export", ...options, file, ...on(copy)]);
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+    }
     const { keys, close } = openSqliteKeys(copy, { createIfMissing: false });
     expect(await createKeyLookup(keys, Date.now)(token)).toMatchObject({ name: "ci" });
     close();

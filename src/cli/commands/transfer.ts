@@ -14,8 +14,8 @@ import { unlessAborted } from "../command.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore } from "../store-command.ts";
 import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
 
-/** Permissions before the umask. Only the owner may read the hashes of API keys. */
-const MODES = { omit: 0o666, include: 0o600 };
+/** Only the owner may read an export, because all of it is data that private mode protects. */
+const EXPORT_MODE = 0o600;
 
 const INCOMPLETE_EXIT_CODE = 3;
 
@@ -58,7 +58,7 @@ function exportTodos(process: CommandProcess, file: string | undefined, flags: F
       printSummary(process.stderr, "exported", summary);
       return;
     }
-    const summary = await createFileAtomic(file, MODES[keys], async (part) => {
+    const summary = await createFileAtomic(file, EXPORT_MODE, async (part) => {
       await using handle = await open(part, "a");
       return await write((text) => handle.appendFile(text));
     });
