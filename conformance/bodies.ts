@@ -4,27 +4,16 @@ import type { Random } from "./random.ts";
 
 const OTHER_VALUES = ["null", "0", "1", "1.5", "[]", "{}", '"text"', "[1,2]", '{"a":{"b":[]}}', "-3e2", '""'];
 
-/** Returns an object with this field in some notation that is JSON. */
-export function notation(key: string, value: string, random: Random): string {
-  switch (random.below(6)) {
-    case 0:
-      return `{"${key}": ${value}}`;
-    case 1:
-      return ` \n{ "${key}"\t:\r\n ${value} }\n `;
-    case 2:
-      return `{"${escaped(key)}":${value}}`;
-    case 3:
-      return `{"${key}":${value.replace(/[\u0080-\uffff]/g, escaped)}}`;
-    case 4:
-      return `{"${key}":${value.startsWith('"') ? `"${value.slice(1, -1).replace(/(?<!\\)[ -~]/, escapedUnlessBackslash)}"` : value}}`;
-    default:
-      return `{"${key}":${value}}`;
-  }
-}
-
-function escapedUnlessBackslash(character: string): string {
-  return character === "\\" ? character : escaped(character);
-}
+/** Writes an object with one field in each notation that is JSON. */
+export const NOTATIONS: readonly ((key: string, value: string) => string)[] = [
+  (key, value) => `{"${key}":${value}}`,
+  (key, value) => `{"${key}": ${value}}`,
+  (key, value) => ` \n{ "${key}"\t:\r\n ${value} }\n `,
+  (key, value) => `{"${escaped(key)}":${value}}`,
+  (key, value) => `{"${key}":${value.replace(/[\u0080-\uffff]/g, escaped)}}`,
+  (key, value) => `{"${key}":${value.replaceAll("/", "\\/")}}`,
+  (key, value) => `{"${key}":${value.replace(/(?<=^")[^"\\]/, escaped)}}`,
+];
 
 /** Writes each UTF-16 code unit as an escape. */
 function escaped(text: string): string {

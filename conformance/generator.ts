@@ -1,13 +1,11 @@
 /** Generates sequences of steps. The same seed gives the same sequences. */
-import { malformedBodies, notation, withOtherKeys } from "./bodies.ts";
+import { malformedBodies, NOTATIONS, withOtherKeys } from "./bodies.ts";
 import examples from "./examples.json" with { type: "json" };
 import { Deck, Random } from "./random.ts";
 import type { Credentials, IdText, Method, Request, Step } from "./step.ts";
 import { Titles } from "./titles.ts";
-import { GROUP } from "./walk.ts";
+import { GROUP, MAX_AT_ONCE } from "./walk.ts";
 
-/** How many requests that interfere are sent at once, at most. The time to check their orders grows with it. */
-const MAX_AT_ONCE = 8;
 /** One more than the largest usual limit of a list. */
 const MANY = 1001;
 
@@ -72,7 +70,7 @@ export class Generator {
       return [{ many: MANY }];
     }
     const choice = this.#random.below(12);
-    if (choice < 5) return this.#mixed(40, 0.4);
+    if (choice < 3) return this.#mixed(40, 0.4);
     if (choice < 7) return this.#races();
     if (choice === 7) return this.#specialTitles();
     if (choice === 8) return this.#invalidTitles();
@@ -134,7 +132,7 @@ export class Generator {
   /** Requests that interfere with each other. */
   #races(): Step[] {
     const steps: Step[] = [];
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < 14; round += 1) {
       const created = Array.from({ length: 2 + this.#random.below(4) }, () => this.#create());
       const ids = created.map(idOf);
       const first = ids[0] ?? idOf({ method: "POST" });
@@ -147,13 +145,26 @@ export class Generator {
         () => all((id) => patch(id, true)).slice(0, ids.length),
         () => all((id) => get(id)),
         () => all((id, index) => (index < ids.length ? remove(id) : this.#create())),
-        () => all((id, index) => (index % 2 === 0 ? patch(id, true) : get(id))),
+        () => all((_, index) => (index % 2 === 0 ? this.#create() : LIST)),
         () => this.#atOnce(ids.map(({ of }) => of)),
+        () => this.#whileRead(ids.slice(0, 2), (id) => patch(id, this.#random.chance(0.5))),
+        () => this.#whileRead(ids.slice(0, 2), remove),
       ];
-      const requests = (kinds[round] ?? (() => this.#atOnce(ids.map(({ of }) => of))))();
-      steps.push({ requests: created }, { requests }, { requests: ids.slice(0, 2).map(get) });
+      const requests = (kinds[round] ?? this.#random.pick(kinds.slice(-2)))();
+      const done = ids.filter(() => this.#random.chance(0.5)).map((id) => patch(id, true));
+      steps.push(
+        { requests: created },
+        { requests: done },
+        { requests },
+        { requests: ids.slice(0, 2).map(get) },
+      );
     }
     return steps;
+  }
+
+  /** Changes with GETs of the list and of the changed to-dos, in any order. */
+  #whileRead(ids: readonly IdText[], change: (id: IdText) => Request): Request[] {
+    return this.#random.shuffle(ids.flatMap((id) => [change(id), get(id), LIST, LIST]));
   }
 
   #atOnce(numbers: readonly number[]): Request[] {
@@ -163,7 +174,7 @@ export class Generator {
       if (choice < 2) return this.#create();
       if (choice < 5) return patch(id, this.#random.chance(0.5));
       if (choice < 7) return get(id);
-      return this.#random.chance(0.8) ? remove(id) : { method: "GET" };
+      return this.#random.chance(0.8) ? remove(id) : LIST;
     });
   }
 
@@ -173,6 +184,7 @@ export class Generator {
     const titles = [
       ...Array.from({ length: Math.ceil(characters.size / 6) }, () => `a${characters.deal(6).join("b")}z`),
       ...texts.deal(texts.size),
+      ...texts.deal(texts.size).map((text) => `a ${text} z`),
       ...Array.from({ length: 16 }, () => this.#titles.padded()),
       ...Array.from({ length: 16 }, () => this.#titles.special()),
     ];
@@ -224,7 +236,10 @@ export class Generator {
       const title = JSON.stringify(this.#titles.plain());
       return { ...this.#create(), named: id.of, body: `{"id":${other},"title":${title},"done":true}` };
     });
-    const valid = Array.from({ length: 16 }, () => this.#createIn([], 1));
+    const valid = NOTATIONS.map((write): Request => {
+      const title = JSON.stringify(`${this.#titles.plain()} é😀\n"/\\`);
+      return { ...this.#create(), body: write("title", title) };
+    });
     const changed = Array.from({ length: 16 }, () => this.#create());
     return [
       ...[first, second].map(one),
@@ -233,7 +248,7 @@ export class Generator {
       one(patch(id, true)),
       ...inGroups(updates.slice(updates.length / 2)),
       ...withId.map(one),
-      ...inGroups([...valid, ...changed]),
+      ...inGroups([...valid, ...Array.from({ length: 8 }, () => this.#createIn([], 1)), ...changed]),
       ...inGroups(changed.map((request) => this.#update(idOf(request)))),
       ...inGroups(changed.map((request) => get(idOf(request)))),
       one(get(other)),
@@ -245,7 +260,7 @@ export class Generator {
     const value = String(this.#random.chance(0.5));
     const others = { title: '"another title"', id: this.#random.pick(["0", '"<id>"']) };
     const body = this.#random.chance(0.5)
-      ? notation("done", value, this.#random)
+      ? this.#random.pick(NOTATIONS)("done", value)
       : withOtherKeys("done", value, others, this.#random);
     return {
       method: "PATCH",
@@ -264,7 +279,7 @@ export class Generator {
     const title = JSON.stringify(this.#titles.any());
     const others = { id: this.#random.pick(['"<id>"', "4611686018427387904"]), done: "true" };
     const body = this.#random.chance(0.7)
-      ? notation("title", title, this.#random)
+      ? this.#random.pick(NOTATIONS)("title", title)
       : withOtherKeys("title", title, others, this.#random);
     const request = { ...this.#create(), named: this.#named, body };
     numbers.push(idOf(request).of);
@@ -292,6 +307,7 @@ export class Generator {
   }
 }
 
+const LIST: Request = { method: "GET" };
 const get = (id: IdText): Request => ({ method: "GET", id });
 const remove = (id: IdText): Request => ({ method: "DELETE", id });
 const patch = (id: IdText, done: boolean): Request => ({ method: "PATCH", id, body: `{"done":${done}}` });

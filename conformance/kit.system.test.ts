@@ -238,6 +238,22 @@ function withAuthorization(route: Route, change: (authorization: string) => stri
 const bearer = `Bearer ${token}`;
 const basic = `Basic ${Buffer.from(`${user.name}:${user.password}`).toString("base64")}`;
 
+/** Accepts requests of a route that name a user in a header for proxies. */
+function withIdentity(route: Route, authorization: string): Handler {
+  return withRequest((request) =>
+    matches(route, request) && request.headers.has("x-remote-user") ? { ...request, authorization } : request,
+  );
+}
+
+/** Sets a cookie in the accepted responses of a route, and accepts requests with it. */
+function withCookie(route: Route, authorization: string): Handler {
+  return override(route, (request, state) => {
+    const hasCookie = request.headers.get("cookie") === "session=known";
+    const response = handleRequest(hasCookie ? { ...request, authorization } : request, state);
+    return response.ok ? withHeader(response, "set-cookie", "session=known; Path=/") : response;
+  });
+}
+
 /** Returns the user and the password of a Basic header, or nothing. */
 function parseBasic(authorization: string): string[] {
   const [, encoded = ""] = /^Basic (.+)$/.exec(authorization) ?? [];
@@ -642,6 +658,28 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   "create.title: escapes HTML in titles": withRequestBody((body) =>
     body.replaceAll("<", "&lt;").replaceAll(">", "&gt;"),
   ),
+  "create.title: replaces patterns in titles": overrideTitle(
+    (title) => title.trim() !== "" && title.length <= 120,
+    (title, state) => storeTodo("%s".replace("%s", title), state),
+  ),
+  "create.title: reads YAML in titles": withRequestBody((body) =>
+    body.replace(/"title":"no"/i, '"title":"false"'),
+  ),
+  "create.201: treats titles as equal without case": override(CREATE, ({ body }, { todos }) => {
+    const title = parseTitle(body)?.toLowerCase();
+    const others = [...todos.values()].filter((todo) => todo.title !== parseTitle(body));
+    return others.some((todo) => todo.title.toLowerCase() === title) ? problem(409) : undefined;
+  }),
+  "todo.id.increasing: restores a deleted to-do with the same title": (() => {
+    const deleted = new Map<string, bigint>();
+    return override(TODOS, (request, state) => {
+      const todo = findTodo(request.path, state);
+      if (request.method === "DELETE" && todo !== undefined) deleted.set(todo.title, todo.id);
+      const [title = "", { method }] = [parseTitle(request.body), request];
+      const id = method === "POST" ? deleted.get(title) : undefined;
+      return id === undefined || state.todos.has(id) ? undefined : storeTodo(title, state, id);
+    });
+  })(),
   "title.blank.422: accepts a title of Unicode whitespace": overrideTitle(
     (title) => /^[^\0-\x7f]\s*$/.test(title) && title.trim() === "",
     storeTodo,
@@ -668,6 +706,20 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   "todo.id.unique: mixes responses to concurrent POSTs": withSharedResponse(CREATE),
   "todos.concurrent: mixes responses to concurrent PATCHes": withSharedResponse(UPDATE),
   "todos.concurrent: mixes responses to concurrent GETs": withSharedResponse(READ),
+  "todos.concurrent: lists a to-do as null while it is deleted": override(
+    LIST,
+    async (_request, { todos }) => {
+      const ids = [...todos.keys()];
+      await Bun.sleep(2);
+      const elements = ids.map((id) => todos.get(id));
+      return json(200, `[${elements.map((todo) => (todo === undefined ? "null" : serialize(todo)))}]`);
+    },
+  ),
+  "todos.concurrent: changes done while it deletes a to-do": override(DELETE, async ({ path }, state) => {
+    changeTodo(state, parseId(path), ({ done }) => ({ done: !done }));
+    await Bun.sleep(2);
+    return undefined;
+  }),
   "list.empty: returns 404 for a list that has become empty": withResponse(
     LIST,
     (response, _request, { todos, lastId }) => (todos.size === 0 && lastId > 0n ? problem(404) : response),
@@ -708,6 +760,7 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   "get.malformed.400: accepts digits of other scripts in ids": withPath((path) =>
     path.replace("%D9%A1", "1"),
   ),
+  "get.malformed.400: accepts -0 as an id": withPath((path) => path.replace(/-0$/, "0")),
   "get.malformed.400: fails on superscript digits in ids": override(TODO, ({ path }) =>
     path.endsWith("%C2%B2") ? problem(500) : undefined,
   ),
@@ -723,6 +776,11 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   "bearer.scheme.401: accepts a token as a Basic password": withAuthorization(WHOAMI, (sent) =>
     parseBasic(sent)[1] === token ? bearer : sent,
   ),
+  "bearer.near-miss.401: compares only letters and digits": withAuthorization(WHOAMI, (sent) =>
+    sent.startsWith("Bearer ") && sent.replace(/\W/g, "") === bearer.replace(/\W/g, "") ? bearer : sent,
+  ),
+  "bearer.missing.401: trusts the name in a header": withIdentity(WHOAMI, bearer),
+  "bearer.missing.401: accepts its cookie instead of a token": withCookie(WHOAMI, bearer),
   "bearer.missing.401: accepts requests after a known token": withHistory((sent, earlier) =>
     sent === "" && earlier.includes(bearer) ? bearer : sent,
   ),
@@ -733,6 +791,14 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   ),
 
   // The Basic check
+  "basic.password.refused: accepts the user without a colon": withAuthorization(ADMIN, (sent) =>
+    sent === `Basic ${btoa(user.name)}` ? basic : sent,
+  ),
+  "basic.missing.refused: trusts the name in a header": withIdentity(ADMIN, basic),
+  "basic.missing.refused: accepts its cookie instead of credentials": withCookie(ADMIN, basic),
+  "basic.user.refused: reads the user as a part of a query": withAuthorization(ADMIN, (sent) =>
+    /'--$/.test(parseBasic(sent)[0] ?? "") ? basic : sent,
+  ),
   "basic.password.refused: accepts a password with a suffix": withPassword((sent) =>
     sent.startsWith(user.password),
   ),
@@ -778,6 +844,9 @@ function withErrors(serialize: (messages: string[]) => Response): Handler {
 
 /** Correct servers that differ from the reference where the specification permits it. */
 const PERMITTED_VARIANTS: Readonly<Record<string, Handler>> = {
+  "limits bodies to 1 KiB": override(TODOS, ({ body }) =>
+    Buffer.byteLength(body) > 1024 ? problem(413) : undefined,
+  ),
   "reports only the first violation": withText(CREATE, (text) => text.replace(/},\{"field".*?}/, "}")),
   "reports only the length of a long blank title": withText(CREATE, (text) =>
     text.replace(/\{"field":"title","message":"must not be empty"},/, ""),
@@ -1005,6 +1074,8 @@ test("concurrent updates may have any order, even if the first changes nothing",
     request: { method: "PATCH", body: `{"done":${done}}` } as const,
     id: "1",
     response: respond(todo(done)),
+    began: 0,
+    ended: 1,
   }));
   const after = applyInSomeOrder(model, updates, respond(`[${todo(true)}]`));
   expect(after.todos.get(1n)).toEqual({ title: "a", done: true });

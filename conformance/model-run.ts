@@ -30,7 +30,7 @@ export interface ModelResult {
 /** How long a failing sequence is made shorter. */
 const SHRINK_SECONDS = 8;
 /** How often a sequence with concurrent requests is repeated, because it does not fail each time. */
-const REPETITIONS = 4;
+const REPETITIONS = 8;
 
 export async function runModel(client: TargetClient, options: ModelOptions): Promise<ModelResult> {
   const start = performance.now();

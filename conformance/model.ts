@@ -11,6 +11,9 @@ export interface Exchange {
   readonly request: Request;
   readonly id?: string;
   readonly response: CapturedResponse;
+  /** When the request was sent and its response complete. An exchange that ended before another began has its place before it. */
+  readonly began: number;
+  readonly ended: number;
 }
 
 interface Todo {
@@ -29,6 +32,8 @@ interface LastWrite {
 /** The start of titles that no other client has. */
 export const MARKER = "kit-";
 const ID_LIMIT = 2n ** 64n;
+/** A server may limit larger bodies, because the specification does not show a limit. */
+const MAX_REQUIRED_BODY_BYTES = 1024;
 /** Other clients of a target in use do not get ids this far above the latest one. */
 const FAR = 1_000_000n;
 const OPERATION = { GET: "get", PATCH: "update", DELETE: "delete" } as const;
@@ -178,6 +183,7 @@ export class Model {
       return;
     }
     if (title.startsWith(MARKER)) this.#rejectedTitles.add(title);
+    if (response.status === 413 && Buffer.byteLength(request.body ?? "") > MAX_REQUIRED_BODY_BYTES) return;
     const mayReject = keysOf(json)?.some((key) => key !== "title") === true;
     const isValid = verdict.blank === false && verdict.long === false;
     const isInvalid = verdict.blank === true || verdict.long === true;

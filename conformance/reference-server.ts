@@ -7,6 +7,7 @@ export interface ParsedRequest {
   readonly path: string;
   readonly body: string;
   readonly authorization: string;
+  readonly headers: Headers;
 }
 
 export interface Todo {
@@ -108,7 +109,7 @@ export async function withServer<T>(
       const { method, headers } = request;
       const path = new URL(request.url).pathname;
       const authorization = headers.get("authorization") ?? "";
-      return handler({ method, path, body: await request.text(), authorization }, state);
+      return handler({ method, path, body: await request.text(), authorization, headers }, state);
     },
   });
   return await use(server.url.href);

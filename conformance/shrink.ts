@@ -5,6 +5,7 @@ import type { RuleViolation } from "./target-client.ts";
 
 /** A short malformed path parameter. */
 const MALFORMED = "abc";
+const DONE = '{"done":true}';
 
 /** A sequence whose last step violates a rule. */
 export interface Failure {
@@ -150,6 +151,7 @@ function simplerRequests(request: Request): Request[] {
       ? []
       : [{ ...request, id: { ...id, text: MALFORMED } }]),
     ...(credentials === undefined ? [] : [without]),
+    ...(method === "PATCH" && request.body !== DONE ? [{ ...request, body: DONE }] : []),
     ...simplerBodies(request).map((body) => ({ ...request, body })),
   ];
 }

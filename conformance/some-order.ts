@@ -80,7 +80,8 @@ function search(model: Model, exchanges: readonly Exchange[], list: CapturedResp
 function nextCandidates(rest: readonly Exchange[]): readonly Exchange[] {
   const created = rest.filter((each) => createdId(each) !== undefined);
   const [next] = created.toSorted((a, b) => ((createdId(a) ?? 0n) < (createdId(b) ?? 0n) ? -1 : 1));
-  return rest.filter((each) => each === next || !created.includes(each));
+  const mayBeNext = ({ began }: Exchange) => rest.every(({ ended }) => ended >= began);
+  return rest.filter((each) => each === next || (!created.includes(each) && mayBeNext(each)));
 }
 
 function explain(exchanges: readonly Exchange[], deepest: RuleViolation | undefined): RuleViolation {

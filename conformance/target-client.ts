@@ -117,7 +117,9 @@ export class TargetClient {
     path: string,
     { body, headers: given, note }: RequestOptions,
   ): Promise<CapturedResponse> {
-    const request = describeRequest(method, path, body, note);
+    const { token } = this.target;
+    const shownPath = token === "" ? path : path.replaceAll(encodeURIComponent(token), "TOKEN");
+    const request = describeRequest(method, shownPath, body, note);
     const headers = new Headers(given);
     if (body !== undefined) headers.set("content-type", "application/json");
     for (let retries = 0; ; retries += 1) {

@@ -11,6 +11,8 @@ export const LIST: Step = { requests: [{ method: "GET" }] };
 export const ELDER = -1;
 /** The first number of the to-dos that a step creates in bulk. */
 const BULK = 1_000_000;
+/** How many requests that interfere are sent at once, at most. The time to check their orders grows with it. */
+export const MAX_AT_ONCE = 8;
 /** How many requests that do not interfere are sent at once. */
 export const GROUP = 32;
 
@@ -69,7 +71,14 @@ export class Walk {
   }
 
   async #send(requests: readonly Request[], readsList = requests.length > 1): Promise<void> {
-    const sent = await Promise.all(requests.map((request) => this.#sendOne(request)));
+    // Some races show only if a request starts while another one runs.
+    const delayMs = requests.length <= MAX_AT_ONCE ? this.#client.sent % 4 : 0;
+    const sent = await Promise.all(
+      requests.map(async (request, index) => {
+        if (index % 2 === 1 && delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs));
+        return this.#sendOne(request);
+      }),
+    );
     const exchanges = sent.filter((exchange) => exchange !== undefined);
     const list = readsList && exchanges.length > 1 ? await this.#client.send("GET", "/api/todos") : undefined;
     this.#model = applyInSomeOrder(this.#model, exchanges, list);
@@ -82,6 +91,7 @@ export class Walk {
     if (id !== undefined && request.method !== "GET" && !(await this.#mayWrite(id))) return undefined;
     const { method, credentials, named } = request;
     const body = request.body?.replace('"<id>"', String(this.#ids.get(named ?? 0) ?? 1));
+    const began = performance.now();
     const response = await this.#client.send(method, pathOf(id), {
       ...(body === undefined ? {} : { body }),
       ...(credentials === undefined
@@ -91,11 +101,12 @@ export class Walk {
             note: `with credentials (${credentials})`,
           }),
     });
+    const ended = performance.now();
     const created = request.creates === undefined ? undefined : ownProperty(response.json, "id");
     if (response.ok && request.creates !== undefined && typeof created === "bigint")
       this.#ids.set(request.creates, created);
     const sent = body === undefined ? request : { ...request, body };
-    return { request: sent, response, ...(id === undefined ? {} : { id }) };
+    return { request: sent, response, began, ended, ...(id === undefined ? {} : { id }) };
   }
 
   async #mayWrite(text: string): Promise<boolean> {

@@ -3,8 +3,9 @@
  * status of a rejection, so every 3xx and 4xx status is accepted.
  */
 import type { Cases } from "../case.ts";
+import examples from "../examples.json" with { type: "json" };
 import { similarSecrets } from "../similar-secrets.ts";
-import type { TargetClient } from "../target-client.ts";
+import type { CapturedResponse, TargetClient } from "../target-client.ts";
 import { basic } from "../walk.ts";
 import {
   type Attempt,
@@ -13,17 +14,20 @@ import {
   expectNothingShown,
   expectSeparate,
   expectText,
+  expectWithout,
   getWithCredentials,
   type ProtectedRoute,
   WITHOUT_CREDENTIALS,
   withAuthorization,
 } from "./protected-route.ts";
 
+const { injections } = examples.credentials;
+
 const admin: ProtectedRoute = {
   path: "/admin/",
   valid: ({ user }) => withAuthorization(basic(user.name, user.password), "with valid credentials"),
   unknown: withAuthorization(basic("kit-nobody", "x"), "with unknown credentials"),
-  pathVariants: ["/admin", "//admin/", "/%61dmin/", "/x/../admin/", "/admin/.", "/admin/x/..", "/ADMIN/"],
+  pathVariants: "/admin //admin/ /%61dmin/ /x/../admin/ /admin/. /admin/x/.. /ADMIN/ /Admin/".split(" "),
   below: ["/admin/no-such", "/admin/no/such"],
 };
 
@@ -42,7 +46,7 @@ export const cases = {
     response.expect(response.text.includes(name), `a greeting for “${name}”`);
   },
 
-  "basic.missing.refused": (client: TargetClient) => expectRejected(client, [WITHOUT_CREDENTIALS]),
+  "basic.missing.refused": (client: TargetClient) => expectWithout(client, admin, expectRejection),
 
   "basicuser.request": (client: TargetClient) => expectSeparate(client, admin, WITHOUT_CREDENTIALS),
 
@@ -59,19 +63,19 @@ export const cases = {
   async "basic.password.refused"(client: TargetClient) {
     const { name, password } = client.target.user;
     const plain = password.normalize("NFD").replace(/\p{M}/gu, "");
+    const similar = similarSecrets(password);
     const wrong: [note: string, password: string][] = [
-      plain === password ? ["a wrong password", "kit-wrong"] : ["the password without accents", plain],
-      ["no password", ""],
-      ["the password and a space", `${password} `],
-      ["the password, a NUL byte and a character", `${password}\0a`],
-      ...similarSecrets(password).map(([note, guess]): [string, string] => [`the password ${note}`, guess]),
+      ["replaced by nothing", ""],
+      ["and a space", `${password} `],
+      ["and a NUL byte and a character", `${password}\0a`],
+      ...(plain === password ? similar : similar.with(0, ["without accents", plain])),
     ];
-    await expectRejected(
-      client,
-      wrong
+    await expectRejected(client, [
+      withAuthorization(`Basic ${Buffer.from(name).toString("base64")}`, "with the user and no colon"),
+      ...wrong
         .filter(([, guess]) => guess !== password)
-        .map(([note, guess]) => withAuthorization(basic(name, guess), `with ${note}`)),
-    );
+        .map(([note, guess]) => withAuthorization(basic(name, guess), `with the password ${note}`)),
+    ]);
   },
 
   async "basic.user.refused"(client: TargetClient) {
@@ -79,17 +83,16 @@ export const cases = {
     const names = [
       "kit-nobody-2",
       "",
-      `${name}x`,
-      `${name} `,
       ` ${name}`,
       name.slice(0, -1),
       name.slice(1),
-      `${name}\0x`,
-      name + name,
+      ...injections,
+      ...["x", " ", "\0x", name, ...injections].map((end) => name + end),
       ...new Set([name.toUpperCase(), name.toLowerCase()]),
     ];
     const wrong: [name: string, password: string][] = [
       ...names.map((guess): [string, string] => [guess, password]),
+      ...injections.map((text): [string, string] => [name + text, text]),
       [password, name],
       [password, password],
       // Without the colon between them, these are equal to the valid credentials.
@@ -134,7 +137,9 @@ export const cases = {
 } as const satisfies Cases;
 
 async function expectRejected(client: TargetClient, attempts: readonly Attempt[]): Promise<void> {
-  await expectEach(client, admin, attempts, (response) =>
-    response.expect(response.status >= 300 && response.status < 500, "a 3xx or 4xx status"),
-  );
+  await expectEach(client, admin, attempts, expectRejection);
+}
+
+function expectRejection(response: CapturedResponse): void {
+  response.expect(response.status >= 300 && response.status < 500, "a 3xx or 4xx status");
 }

@@ -1,6 +1,7 @@
 /** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
 import { createHash } from "node:crypto";
 import type { Cases } from "../case.ts";
+import examples from "../examples.json" with { type: "json" };
 import { similarSecrets } from "../similar-secrets.ts";
 import type { CapturedResponse, TargetClient } from "../target-client.ts";
 import { basic } from "../walk.ts";
@@ -11,33 +12,30 @@ import {
   expectNothingShown,
   expectSeparate,
   expectText,
+  expectWithout,
   getWithCredentials,
   type ProtectedRoute,
   WITHOUT_CREDENTIALS,
   withAuthorization,
+  withEach,
 } from "./protected-route.ts";
 
 const whoami: ProtectedRoute = {
   path: "/api/whoami",
   valid: ({ token }) => withAuthorization(`Bearer ${token}`, "with the known token"),
   unknown: withAuthorization("Bearer conformance-unknown-token", "with an unknown token"),
-  pathVariants: [
-    "/api/%77hoami",
-    "//api/whoami",
-    "/api//whoami",
-    "/x/../api/whoami",
-    "/api/./whoami",
-    "/api/WHOAMI",
-  ],
+  pathVariants:
+    "/api/%77hoami //api/whoami /api//whoami /x/../api/whoami /api/./whoami /api/WHOAMI /api/Whoami".split(
+      " ",
+    ),
   below: ["/api/whoami/", "/api/whoami/no-such", "/api/whoami/no/such"],
 };
 
-const unknownTokens = [
-  ..."conformance-unknown-token x 0 1 null undefined true __proto__ constructor toString * % %00 .* admin demo test '".split(
-    " ",
-  ),
-  "x".repeat(500),
-].map((token) => withAuthorization(`Bearer ${token}`, `with an unknown token of length ${token.length}`));
+const { credentials } = examples;
+
+const unknownTokens = [...credentials.unknownTokens, "x".repeat(500)].map((token) =>
+  withAuthorization(`Bearer ${token}`, `with an unknown token of length ${token.length}`),
+);
 
 /** In the order of `reliesOn`: a case comes after those that it relies on. */
 export const cases = {
@@ -56,8 +54,7 @@ export const cases = {
     response.expect(response.text.trim() !== "" && typeof response.json !== "string", "a name as plain text");
   },
 
-  "bearer.missing.401": (client: TargetClient) =>
-    expectEach(client, whoami, [WITHOUT_CREDENTIALS], expect401),
+  "bearer.missing.401": (client: TargetClient) => expectWithout(client, whoami, expect401),
 
   "bearer.missing.challenge": (client: TargetClient) =>
     expectEach(client, whoami, [WITHOUT_CREDENTIALS], expectChallenge),
@@ -79,10 +76,12 @@ export const cases = {
   async "bearer.scheme.401"(client: TargetClient) {
     await expectUnauthorized(client, misplacedTokens(client));
     const secret = encodeURIComponent(client.target.token);
-    const query = ["token", "access_token", "api_key"].map((name) => `${name}=${secret}`).join("&");
-    const response = await client.send("GET", `${whoami.path}?${query}`, { note: "the token" });
+    const query = credentials.secretNames.map((name) => `${name}=${secret}`).join("&");
+    const response = await client.send("GET", `${whoami.path}?${query}`);
     expect401(response);
     expectChallenge(response);
+    const below = await client.send("GET", `${whoami.path}/${secret}`);
+    below.expect(!below.ok, "no 2xx status");
   },
 
   "bearer.refused.no-name": (client: TargetClient) => expectNothingShown(client, whoami),
@@ -96,48 +95,39 @@ function similarTokens(token: string): Attempt[] {
   const middle = Math.floor(token.length / 2);
   const all: [note: string, token: string][] = [
     ...similarSecrets(token),
+    ...credentials.similarTokens.map((text): [string, string] => [
+      text,
+      text.replaceAll("TOKEN", () => token),
+    ]),
     ["without its first character", token.slice(1)],
     ["with a character in its middle changed", `${token.slice(0, middle)}~${token.slice(middle + 1)}`],
-    ["and one more character", `${token}a`],
-    ["and one more word", `${token} a`],
-    ["after another word", `a ${token}`],
-    ["repeated", token + token],
-    ["in quotes", `"${token}"`],
-    ["in a list", `a, ${token}`],
-    ["with a comma", `${token},`],
-    ["in lower case", token.toLowerCase()],
-    ["in upper case", token.toUpperCase()],
-    ["with a padding", `${token}=`],
+    ["without its punctuation", token.replace(/[^a-z0-9]/gi, "")],
+    ["reversed", [...token].reverse().join("")],
     ["in Base64", btoa(token)],
     ["percent-encoded", `%${token.charCodeAt(0).toString(16)}${token.slice(1)}`],
     ["hashed", hash("hex")],
     ["hashed, in Base64", hash("base64")],
-    ["hashed, in upper case", hash("hex").toUpperCase()],
   ];
   return all
     .filter(([, similar]) => similar !== token && similar !== "")
-    .map(([note, similar]) => withAuthorization(`Bearer ${similar}`, `with the token ${note}`));
+    .map(([note, similar]) =>
+      withAuthorization(`Bearer ${similar}`, `with a token similar to TOKEN: ${note}`),
+    );
 }
 
 /** The known token with other schemes and in other headers. Only the Authorization header authenticates. */
 function misplacedTokens({ target: { token, user } }: TargetClient): Attempt[] {
   const pairs = [`client:${token}`, `${token}:`, `${token}:${token}`];
-  const headers = ["x-api-key", "x-auth-token", "x-authorization", "proxy-authorization", "token"];
-  const cookie = ["token", "access_token", "authorization"].map((name) => `${name}=${token}`).join("; ");
+  const cookie = credentials.secretNames.map((name) => `${name}=${token}`).join("; ");
   return [
-    ...["Basic ", "Digest ", "Token ", "BearerX ", "Bearer", "ApiKey ", ""].map((scheme) =>
+    ...["Basic ", "Bearer Bearer ", "Digest ", "Token ", "BearerX ", "Bearer", "ApiKey ", ""].map((scheme) =>
       withAuthorization(scheme + token, `with the token and the scheme “${scheme.trim()}”`),
     ),
     ...pairs.map((pair) => withAuthorization(`Basic ${btoa(pair)}`, "with the token in Basic credentials")),
     ...(user.name === ""
       ? []
       : [withAuthorization(basic(user.name, user.password), "with valid Basic credentials")]),
-    ...headers.flatMap((name) =>
-      [`Bearer ${token}`, token].map((value) => ({
-        headers: { [name]: value },
-        note: `with the token in the header ${name}`,
-      })),
-    ),
+    ...[`Bearer ${token}`, token].map((value) => withEach(credentials.secretHeaders, value)),
     { headers: { cookie }, note: "with the token in cookies" },
   ];
 }

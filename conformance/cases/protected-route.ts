@@ -1,4 +1,5 @@
 /** What the cases of both protected routes do. */
+import examples from "../examples.json" with { type: "json" };
 import type { CapturedResponse, Target, TargetClient } from "../target-client.ts";
 
 /** The headers of a request, with a note for the report, which never shows their values. */
@@ -6,6 +7,8 @@ export interface Attempt {
   readonly headers?: Readonly<Record<string, string>>;
   readonly note: string;
 }
+
+type Check = (response: CapturedResponse) => void;
 
 export interface ProtectedRoute {
   readonly path: string;
@@ -23,6 +26,12 @@ export function withAuthorization(authorization: string, note: string): Attempt 
   return { headers: { authorization }, note };
 }
 
+/** Returns an attempt without an Authorization header, but with this value in others. */
+export function withEach(names: readonly string[], value: string): Attempt {
+  const headers = Object.fromEntries(names.map((name) => [name, value]));
+  return { headers, note: `with credentials in ${names} only` };
+}
+
 export function getWithCredentials(client: TargetClient, route: ProtectedRoute): Promise<CapturedResponse> {
   return client.send("GET", route.path, route.valid(client.target));
 }
@@ -32,10 +41,27 @@ export async function expectEach(
   client: TargetClient,
   { path }: ProtectedRoute,
   attempts: readonly Attempt[],
-  check: (response: CapturedResponse) => void,
+  check: Check,
 ): Promise<void> {
   const responses = await Promise.all(attempts.map((attempt) => client.send("GET", path, attempt)));
   responses.forEach(check);
+}
+
+/** Sends requests without an Authorization header, with others that some servers trust, and with the cookies of an accepted request. */
+export async function expectWithout(
+  client: TargetClient,
+  route: ProtectedRoute,
+  check: Check,
+): Promise<void> {
+  const name = /^[!-~]+$/.exec(client.target.user.name)?.[0] ?? "admin";
+  const cookies = (await getWithCredentials(client, route)).headers.getSetCookie();
+  const attempts = [
+    WITHOUT_CREDENTIALS,
+    withEach(["cookie"], cookies.map((text) => text.split(";")[0]).join("; ")),
+    withEach(examples.credentials.addressHeaders, "127.0.0.1"),
+    withEach(examples.credentials.identityHeaders, name),
+  ];
+  await expectEach(client, route, attempts, check);
 }
 
 export async function expectText(client: TargetClient, route: ProtectedRoute): Promise<void> {
@@ -70,6 +96,8 @@ export async function expectNothingShown(client: TargetClient, route: ProtectedR
     );
   await expectEach(client, route, [WITHOUT_CREDENTIALS, route.unknown], expectNone);
   (await Promise.all(route.pathVariants.map((path) => client.sendRaw("GET", path)))).forEach(expectNone);
+  const headers = { "x-original-url": route.path, "x-rewrite-url": route.path };
+  expectNone(await client.send("GET", "/", { headers, note: `with ${route.path} in a header` }));
 }
 
 /** Expects the guard to cover other methods and the paths below the route. */
