@@ -178,7 +178,7 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
     });
   });
 
-  test("has the unit, the completions and a manual page that man formats without a warning", async () => {
+  test("has the unit and a manual page that man formats without a warning", async () => {
     await using extract = run(["dpkg-deb", "--extract", packageOf("1.0.0"), join(folder, "content")]);
     expect(await extract.exited).toBe(0);
     const content = (path: string): string => readFileSync(join(folder, "content", path), "utf8");
@@ -190,12 +190,6 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
     ])
       expect(unit.split("\n")).toContain(line);
     expect(unit).not.toMatch(/usr\/local|DynamicUser/);
-    for (const path of [
-      "bash-completion/completions/todo",
-      "zsh/vendor-completions/_todo",
-      "fish/vendor_completions.d/todo.fish",
-    ])
-      expect(content(`usr/share/${path}`)).toContain("todo");
     const page = content("usr/share/man/man1/todo.1");
     for (const command of ["todo serve", "todo keys create"])
       expect(page).toContain(`.SS "\\fB${command}\\fP"`);

@@ -40,10 +40,6 @@ export function buildDebianPackage({ executable, architecture, file, ...given }:
       "usr/share/man/man1/todo.1",
       toManualPage(readFileSync(join(ROOT, "docs/reference/command-line.md"), "utf8"), version),
     );
-    const todo = join(ROOT, "bin/todo");
-    add("usr/share/bash-completion/completions/todo", output(ROOT, todo, "completion", "bash"));
-    add("usr/share/zsh/vendor-completions/_todo", output(ROOT, todo, "completion", "zsh"));
-    add("usr/share/fish/vendor_completions.d/todo.fish", output(ROOT, todo, "completion", "fish"));
     const kibibytes = Math.ceil(statSync(executable).size / 1024);
     add("DEBIAN/control", control(given.version ?? version, architecture, kibibytes));
     add("DEBIAN/conffiles", "/etc/todo-service/environment\n");

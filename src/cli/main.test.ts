@@ -88,7 +88,7 @@ describe("todo", () => {
       "To-dos of a running service:",
       "API keys and users:",
       "Stores:",
-      "Shell and help:",
+      "Help:",
       "Examples:",
       "Exit codes:",
     ]);
@@ -270,12 +270,6 @@ describe("todo serve", () => {
     ["a host name of loopback", ["--host", "localhost", "--clients-file", clients], PAIR, []],
     ["all addresses", ["--host", "0.0.0.0", "--clients-file", clients], PAIR, [IN_CLEAR]],
     ["passwords over plain HTTP", ["--allow-basic-over-http", "--clients-file", clients], PAIR, [LIFTED]],
-    [
-      "a variable that Kubernetes sets",
-      ["--clients-file", clients],
-      { ...PAIR, TODO_PORT: "tcp://10.0.0.1:80" },
-      ["variable ignored: Kubernetes sets it for a service"],
-    ],
   ])("with %s logs the right warnings, and no secrets", async (_what, args, variables, warnings) => {
     await using server = serve(args, variables);
     const url = await server.url;

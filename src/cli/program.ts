@@ -5,7 +5,6 @@ import type { Environment } from "../config/setting-values.ts";
 import { addServeOptions } from "../config/settings.ts";
 import { CommandError, USAGE_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { hasReplacement } from "../utf8.ts";
-import { addCompletionCommands } from "./commands/completion.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addHealthCommand } from "./commands/health.ts";
 import { addKeysCommand } from "./commands/keys.ts";
@@ -93,7 +92,7 @@ export function createProgram(process: CommandProcess): Command {
   serveCommand.action(async (flags: Flags) => {
     const { serve } = await import("../serve/serve.ts");
     const progress = new ProgressLine(process.stderr);
-    const started = serve(readConfig(flags, process.env), process.env, progress.report);
+    const started = serve(readConfig(flags, process.env), progress.report);
     return started.finally(() => progress.clear());
   });
   addHealthCommand(program, process);
@@ -108,8 +107,7 @@ export function createProgram(process: CommandProcess): Command {
   program.commandsGroup("Stores:");
   addStoreCommands(program, process);
   addTransferCommands(program, process);
-  program.commandsGroup("Shell and help:");
-  addCompletionCommands(program, process);
+  program.commandsGroup("Help:");
   return program.helpCommand(true);
 }
 

@@ -1,8 +1,7 @@
-import { existsSync } from "node:fs";
 import { Option } from "commander";
 import { closest } from "fastest-levenshtein";
 import { hasReplacement } from "../utf8.ts";
-import { describeValue, type Environment, type Sourced } from "./setting-values.ts";
+import { type Environment, quoteValue, type Sourced } from "./setting-values.ts";
 import {
   ALL_SETTINGS,
   CLIENT_SETTINGS,
@@ -13,7 +12,7 @@ import {
   type SettingGroup,
   type Values,
 } from "./settings.ts";
-import { loginFile, readLogin } from "./stored-login.ts";
+import { readLogin } from "./stored-login.ts";
 import { asUsageError, UsageError } from "./usage-error.ts";
 
 /** The values of the flags on the command line, by attribute name, such as `storeFile`. */
@@ -91,7 +90,7 @@ function readSetting(setting: Setting, flags: Flags, env: Environment): unknown 
 
 function parse<Value>(setting: Setting<Value>, { value: text, source }: Sourced): Value {
   const isSecret = setting.flag === undefined;
-  const subject = isSecret ? source : describeValue(source, text);
+  const subject = isSecret ? source : `${source} ${quoteValue(text)}`;
   if (hasReplacement(text)) throw new UsageError(`${source} is not UTF-8: check its encoding`);
   return asUsageError(subject, () => setting.parse(text, source));
 }
@@ -110,16 +109,6 @@ export function getSource(setting: Setting, flags: Flags, env: Environment): str
   const { flag } = setting;
   const names = [...(flag === undefined ? [] : [longName(flag)]), ...getVariables(setting).slice(0, 1)];
   return find(setting, flags, env)?.source ?? names.join(" or ");
-}
-
-/** Returns the paths of the configured files with secrets or hashes. */
-export function readSecretFiles(flags: Flags, env: Environment): Sourced[] {
-  const { store, credentials, tls } = SETTINGS;
-  const { adminPassword, clientsFile, usersFile } = credentials;
-  const settings = [adminPassword.file, store.url.file, clientsFile, usersFile, tls.key];
-  const files = settings.flatMap((setting) => find(setting, flags, env) ?? []);
-  const login = { source: "the token of todo login", value: loginFile(env) };
-  return existsSync(login.value) ? [...files, login] : files;
 }
 
 /**
@@ -163,14 +152,9 @@ function nameLike(source: string, setting: Setting): string {
   return flag !== undefined && source.startsWith("--") ? longName(flag) : (getVariables(setting)[0] ?? "");
 }
 
-const CLUSTER_SERVICE = /_SERVICE_(?:HOST|PORT(?:_.+)?)$/;
-const CLUSTER_PORT = /_PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?$/;
-
 /** Kubernetes sets variables in each pod for every service: one named "todo" leads to TODO_PORT=tcp://10.0.0.1:80. */
-function isKubernetesVariable(name: string, value: string): boolean {
-  if (CLUSTER_SERVICE.test(name)) return true;
-  return CLUSTER_PORT.test(name) && (/^(?:tcp|udp|sctp):\/\//.test(value) || /_\d+_/.test(name));
-}
+const isKubernetesVariable = (name: string, value: string): boolean =>
+  /_SERVICE_(?:HOST|PORT)|_PORT_\d/.test(name) || (name.endsWith("_PORT") && /^\w+:\/\//.test(value));
 
 /** npm silently consumes flags that stand before `--`, and passes them on as variables. */
 function assertNoFlagsOfNpm(env: Environment): void {
@@ -192,11 +176,4 @@ function assertKnownVariables(env: Environment): void {
       `unknown variable ${name}: did you mean ${closest(name, known)}? (npm start -- --help lists all variables)`,
     );
   }
-}
-
-/** Returns the variables that look like settings, but that Kubernetes sets for a service of its own. */
-export function clusterVariables(env: Environment): string[] {
-  return Object.keys(env).filter(
-    (name) => name.startsWith("TODO_") && isKubernetesVariable(name, env[name] ?? ""),
-  );
 }

@@ -20,9 +20,9 @@ export const sourced =
 /** Returns what names a file in a message: `--users-file "users"`. */
 export const describeFile = ({ value, source }: Sourced): string => `${source} "${value}"`;
 
-/** Returns what names a value in a message, without what may be secret in a URL: `--url "…@todo.example.com"`. */
-export const describeValue = (source: string, text: string): string =>
-  `${source} ${JSON.stringify(text.replace(/^.*@/s, "…@").replace(/[?#].*/s, "…"))}`;
+/** Quotes a value for a message, without what may be secret in a URL: `"…@todo.example.com"`. */
+export const quoteValue = (text: string): string =>
+  JSON.stringify(text.replace(/^.*@/s, "…@").replace(/[?#].*/s, "…"));
 
 /** Accepts any text. */
 export const anyText = (text: string): string => text;
@@ -107,7 +107,7 @@ export function hostName(text: string): string {
 /** Checks a Host header value: a name or an address, with the port unless it is the default of the scheme. */
 export function hostValue(text: string): string {
   if (!URL.canParse(`http://${text}`) || !/^[^/?#@\s*]+$/.test(text)) {
-    throw new Error(`"${text}" is not a Host header value, such as todo.example.com or mybox:3000`);
+    throw new Error(`${quoteValue(text)} is not a Host header value, such as todo.example.com or mybox:3000`);
   }
   return text;
 }
@@ -118,8 +118,10 @@ const APP_ORIGIN = /^[a-z][a-z\d+.-]*:\/\/(?:[a-z\d._-]+|\[[\da-f:.]+\])(?::\d{1
 /** Checks an origin as browsers and apps send it: scheme, host and port without a path. */
 export function origin(text: string): string {
   if (text.includes("*"))
-    throw new Error(`"${text}" has a wildcard. List each origin, such as https://app.example.com`);
+    throw new Error(`${quoteValue(text)} has a wildcard. List each origin, such as https://app.example.com`);
   const known = URL.parse(text)?.origin;
   if (known === text || (known === "null" && APP_ORIGIN.test(text))) return text;
-  throw new Error(`"${text}" is not an origin, such as https://app.example.com or capacitor://localhost`);
+  throw new Error(
+    `${quoteValue(text)} is not an origin, such as https://app.example.com or capacitor://localhost`,
+  );
 }

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { version } from "../../package.json" with { type: "json" };
 import { describeListenError, localUrl, resolveAddress } from "../config/address.ts";
-import { type Config, clusterVariables } from "../config/config.ts";
-import type { Environment, Sourced } from "../config/setting-values.ts";
+import type { Config } from "../config/config.ts";
+import type { Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
 import { isEasyToGuess } from "../credential/user.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
@@ -43,10 +43,8 @@ const SAME_SIGNAL_MS = 250;
  * Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used.
  * @param onProgress called with how much of the store is loaded
  */
-export async function serve(config: Config, env: Environment, onProgress: OnProgress): Promise<void> {
+export async function serve(config: Config, onProgress: OnProgress): Promise<void> {
   const { log, flush } = openLog(config.log.level);
-  for (const name of clusterVariables(env))
-    log.warn({ name }, "variable ignored: Kubernetes sets it for a service");
   const schedule = readSchedule(config);
   const { host } = config.address;
   const onLoopback = isLoopback(await resolveAddress(host));

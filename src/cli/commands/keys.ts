@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type Flags, readSettings, readStoreUrl } from "../../config/config.ts";
-import { describeValue, serviceUrl } from "../../config/setting-values.ts";
+import { quoteValue, serviceUrl } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import {
   asUsageError,
@@ -142,7 +142,7 @@ async function rename(
  */
 function parseLinkUrl(process: CommandProcess, url: unknown, source: string): string {
   if (url === true) return readSettings({ url: CLIENT_SETTINGS.url }, {}, process.env).url.value;
-  return asUsageError(describeValue(source, String(url)), () => serviceUrl(String(url)));
+  return asUsageError(`${source} ${quoteValue(String(url))}`, () => serviceUrl(String(url)));
 }
 
 /** Prints only the link on standard output; the QR code goes to standard error. */

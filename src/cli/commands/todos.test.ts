@@ -257,7 +257,7 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
-  test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "completion bash", "watch --json"])(
+  test.skipIf(skipFor(whyNoFile("/dev/full"))).each(["list", "add b", "watch --json"])(
     "reports that its output cannot be written: todo %s",
     async (args) => {
       await using service = start();
