@@ -1,4 +1,5 @@
 import { requireElement, showFieldError } from "./dom.ts";
+import { onKeyDown } from "./keyboard.ts";
 import { announce } from "./notifications.ts";
 import { MAX_TITLE_LENGTH } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
@@ -32,10 +33,12 @@ export class Composer {
       this.#submit();
     });
     titleInput.addEventListener("input", () => showFieldError(titleInput));
-    titleInput.addEventListener("keydown", onKey);
-    titleInput.addEventListener("paste", (event) => {
-      if (this.#pasteDialog.open(event.clipboardData?.getData("text/plain") ?? "")) event.preventDefault();
-    });
+    onKeyDown(titleInput, onKey);
+    // The clipboard of a phone's keyboard sends `beforeinput` only.
+    for (const type of ["paste", "drop", "beforeinput"] as const)
+      titleInput.addEventListener(type, (event) => {
+        if (event.cancelable && this.#pasteDialog.open(readInserted(event))) event.preventDefault();
+      });
     // A tap on "Add" would take the focus, which closes the keyboard of a phone.
     requireElement("#new-todo button", HTMLButtonElement).addEventListener("mousedown", (event) =>
       event.preventDefault(),
@@ -81,4 +84,12 @@ export class Composer {
       announce(error);
     }
   }
+}
+
+/** Returns the text that an event is about to insert into a field. */
+function readInserted(event: Event): string {
+  if (event instanceof InputEvent) return event.data ?? "";
+  const isPaste = event instanceof ClipboardEvent;
+  const data = isPaste ? event.clipboardData : event instanceof DragEvent ? event.dataTransfer : null;
+  return data?.getData("text/plain") ?? "";
 }

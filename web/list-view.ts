@@ -1,6 +1,7 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { createMatcher } from "../src/search.ts";
 import { quote, requireElement } from "./dom.ts";
+import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
 import { announce } from "./notifications.ts";
 import { readSetting, writeSetting } from "./settings.ts";
@@ -87,7 +88,7 @@ export class ListView {
     });
     searchInput.addEventListener("input", () => this.search(searchInput.value));
     searchInput.addEventListener("blur", () => this.scheduleRender());
-    searchInput.addEventListener("keydown", (event) => this.enterOnArrow(event));
+    onKeyDown(searchInput, (event) => this.enterOnArrow(event));
     this.#readAddress();
   }
 

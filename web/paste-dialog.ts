@@ -1,4 +1,5 @@
 import { requireElement } from "./dom.ts";
+import { onKeyDown } from "./keyboard.ts";
 import { countTodos, formatCount } from "./messages.ts";
 import { MAX_TITLE_LENGTH, type PastedLine, parseLines } from "./paste.ts";
 
@@ -14,7 +15,7 @@ export class PasteDialog {
   constructor(onAdd: (lines: readonly PastedLine[]) => void) {
     this.#onAdd = onAdd;
     this.#box.addEventListener("input", () => this.#update());
-    this.#box.addEventListener("keydown", (event) => {
+    onKeyDown(this.#box, (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
       event.preventDefault();
       this.#add();

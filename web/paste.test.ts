@@ -42,6 +42,16 @@ test("parseLines removes only one marker per line", () => {
   expect(titles("- - a\n- [ ] [x] b\n1. 2. c")).toEqual(["- a", "[x] b", "2. c"]);
 });
 
+test("parseLines separates lines where Unicode does, and leaves out lines without a visible character", () => {
+  const text = "a\u2028b\u2029c\x85d\ve\ff\r\ng\n\u200B\n- \u2060\n\uFEFF\n\u3164\n[ ] \u00AD\n\u2800\n\u200Fh";
+  expect(titles(text)).toEqual(["a", "b", "c", "d", "e", "f", "g", "\u200Fh"]);
+});
+
+test("parseLines reads markers after direction marks", () => {
+  const text = "\u200E- [x] a\n\u202B\u2067* b\n- \u200F[x] c\n\u061C☑ d\n-\u200E e\n \u200E1. f";
+  expect(titles(text)).toEqual(["(a)", "b", "(c)", "(d)", "e", "f"]);
+});
+
 test("parseLines marks titles that the service rejects as too long", () => {
   expect(MAX_TITLE_LENGTH).toBe(SERVICE_MAX_TITLE_LENGTH);
   const lines = parseLines(`- ${"😀".repeat(120)}\n${"x".repeat(121)}`);
@@ -51,7 +61,7 @@ test("parseLines marks titles that the service rejects as too long", () => {
 test("toMarkdown writes Markdown that parseLines reads back", () => {
   const todos = [
     { title: "- one", done: false },
-    { title: "two\nlines", done: true },
+    { title: "two\u2028lines", done: true },
   ];
   const markdown = toMarkdown(todos);
   expect(markdown).toBe("- [ ] - one\n- [x] two lines\n");

@@ -1,12 +1,18 @@
 /** In characters (code points), as the service counts them. */
 export const MAX_TITLE_LENGTH = 120;
 
+/** What ends a line for Unicode, and for editors that keep such characters. */
+const LINE_BREAK = /\r\n|[\n\v\f\r\x85\u2028\u2029]/;
+
+/** A title without such a character would be an empty row. */
+const VISIBLE = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
+
 /**
  * A list marker of Markdown, plain text and note apps: a bullet, a dash or `1.`, then a check box. Each may be absent. A sign that
  * begins no title needs no space after it.
  */
 const MARKER =
-  /^(?:(?:[-*+–—·]|\d+[.)])(?:\s+|$)|[•◦▪‣⁃]\s*)?(?:\[([ xX])\](?:\s+|$)|([☐☑☒✓✔✅])\uFE0F?\s*)?/u;
+  /^(?:(?:[-*+–—·]|\d+[.)])(?:\p{Bidi_C}*\s[\s\p{Bidi_C}]*|$)|[•◦▪‣⁃][\s\p{Bidi_C}]*)?(?:\[([ xX])\](?:\s+|$)|([☐☑☒✓✔✅])\uFE0F?\s*)?/u;
 
 export interface PastedLine {
   /** The line as it was pasted. */
@@ -16,13 +22,15 @@ export interface PastedLine {
   readonly isTooLong: boolean;
 }
 
-/** Returns the to-dos of a text, one for each line. Skips blank lines. */
+/** Returns the to-dos of a text, one for each line. Skips lines without a visible character. */
 export function parseLines(text: string): PastedLine[] {
-  return text.split(/\r\n|\n|\r/).flatMap((source) => {
+  return text.split(LINE_BREAK).flatMap((source) => {
     const line = source.trim();
-    const [marker = "", check = " ", sign = "☐"] = MARKER.exec(line) ?? [];
-    const title = line.slice(marker.length);
-    if (title === "") return [];
+    // Programs put direction marks before a marker. In other places they belong to the title.
+    const bare = line.replace(/^[\s\p{Bidi_C}]+/u, "");
+    const [marker = "", check = " ", sign = "☐"] = MARKER.exec(bare) ?? [];
+    const title = marker === "" ? line : bare.slice(marker.length);
+    if (!VISIBLE.test(title)) return [];
     return [
       { source, title, done: check !== " " || sign !== "☐", isTooLong: [...title].length > MAX_TITLE_LENGTH },
     ];
@@ -31,4 +39,4 @@ export function parseLines(text: string): PastedLine[] {
 
 /** Returns to-dos as a Markdown list, which `parseLines` reads. */
 export const toMarkdown = (todos: readonly { readonly title: string; readonly done: boolean }[]): string =>
-  todos.map(({ title, done }) => `- [${done ? "x" : " "}] ${title.replace(/[\r\n]+/g, " ")}\n`).join("");
+  todos.map(({ title, done }) => `- [${done ? "x" : " "}] ${title.split(LINE_BREAK).join(" ")}\n`).join("");

@@ -1,4 +1,5 @@
 import { isDialogOpen, requireElement } from "./dom.ts";
+import { onKeyDown, toLetter } from "./keyboard.ts";
 import { readSetting, writeSetting } from "./settings.ts";
 
 export interface ShortcutActions {
@@ -37,11 +38,12 @@ export function installShortcuts({ newTodo, search, undo, redo, cancel }: Shortc
     "?": () => dialog.showModal(),
   };
 
-  document.addEventListener("keydown", (event) => {
-    const { key, ctrlKey, metaKey, altKey, shiftKey, isComposing, repeat } = event;
-    if (event.defaultPrevented || isComposing || isDialogOpen()) return;
+  onKeyDown(document, (event) => {
+    const { key, ctrlKey, metaKey, altKey, shiftKey, repeat } = event;
+    if (event.defaultPrevented || isDialogOpen()) return;
     const field = textField(event.target);
-    if (key.toLowerCase() === "z" && ctrlKey !== metaKey && !altKey) {
+    const letter = toLetter(event);
+    if (letter === "z" && ctrlKey !== metaKey && !altKey) {
       // In a field with text, the browser undoes the typing.
       if (field !== undefined && field.value !== "") return;
       if (!repeat && (shiftKey ? redo() : undo())) event.preventDefault();
@@ -49,7 +51,7 @@ export function installShortcuts({ newTodo, search, undo, redo, cancel }: Shortc
     }
     if (ctrlKey || metaKey || altKey) return;
     if (key === "Escape") return cancel();
-    const action = actions[key];
+    const action = actions[letter];
     if (action === undefined || field !== undefined || !singleKeys.checked) return;
     event.preventDefault();
     action();

@@ -1,6 +1,7 @@
 import type { Todo, TodoId } from "../src/sdk/client.ts";
 import { compareIds, indexOf } from "../src/sdk/json.ts";
 import { createElement } from "./dom.ts";
+import { onKeyDown } from "./keyboard.ts";
 import { installSwipe } from "./swipe.ts";
 
 /** Rows per new block. The document contains only the blocks near the viewport. */
@@ -135,7 +136,7 @@ export class VirtualList {
     list.addEventListener("click", ({ target }) => {
       if (target instanceof HTMLButtonElement) remove(target, "button");
     });
-    list.addEventListener("keydown", (event) => {
+    onKeyDown(list, (event) => {
       const focused = this.#focused();
       if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
@@ -174,7 +175,7 @@ export class VirtualList {
     };
     // Not `pointerleave`, which comes before the click of a finger.
     list.addEventListener("mouseleave", releasePlace);
-    addEventListener("keydown", releasePlace, { capture: true });
+    onKeyDown(window, releasePlace, { capture: true });
     list.addEventListener("animationend", ({ target }) => {
       if (target instanceof Element) target.classList.remove("new");
     });
