@@ -61,6 +61,8 @@ function options(executablePath: string) {
       "--disable-component-update",
       "--disable-sync",
       "--host-resolver-rules=MAP * 127.0.0.1",
+      // Service workers need HTTPS, except on loopback, where the one of the list obeys other rules.
+      "--unsafely-treat-insecure-origin-as-secure=*.secure.example",
       // This browser feature would block the requests of other sites to loopback. The test is about the server's own checks.
       "--disable-features=LocalNetworkAccessChecks",
     ],

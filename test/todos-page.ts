@@ -17,6 +17,7 @@ export function start(store: TodoStore, port = 0) {
     port,
   });
   return {
+    store,
     url: listener.url,
     port: Number(new URL(listener.url).port),
     [Symbol.asyncDispose]: () => listener.abort(),

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { TodoApiError } from "../src/sdk/client.ts";
 import { type Connection, describeConnection } from "./connection-state.ts";
 
-const connected: Connection = { stream: "connected", isWaiting: false, isOnline: true };
+const connected: Connection = { stream: "connected", isPolling: false, isWaiting: false, isOnline: true };
 const busy = new TodoApiError("overloaded", "the service is overloaded", { retryAfter: 2 });
 const lost = new TodoApiError("network_error", "no response");
 const lastList = {
@@ -23,6 +23,12 @@ test.each<[string, Partial<Connection>, number, string]>([
   ],
   ["that the browser has no network", { isOnline: false }, 1, "Offline. 1 change will be sent later."],
   ["a request without an answer", { isWaiting: true }, 2, "Offline. 2 changes will be sent later."],
+  [
+    "that live updates are blocked while requests succeed",
+    { stream: "lost", isPolling: true, error: lost },
+    0,
+    "Something between this page and the service blocks live updates, so changes made elsewhere appear late.",
+  ],
   [
     "why changes are not sent",
     { sendError: busy },

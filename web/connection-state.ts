@@ -9,6 +9,8 @@ const DISCONNECT_NOTICE_DELAY_MS = 800;
 export interface Connection {
   /** `interrupted`: lost, but not long enough to say so. `full`: the browser has no connection left for another stream. */
   readonly stream: "connecting" | "connected" | "interrupted" | "lost" | "full";
+  /** Without a stream, requests succeed, and the page asks for changes. */
+  readonly isPolling: boolean;
   /** Why the stream is not connected. */
   readonly error?: unknown;
   /** A request has no answer. */
@@ -19,8 +21,8 @@ export interface Connection {
   readonly isOnline: boolean;
 }
 
-const isOffline = ({ stream, isWaiting, sendError, isOnline }: Connection): boolean =>
-  !isOnline || isWaiting || stream === "lost" || sendError !== undefined;
+const isOffline = ({ stream, isPolling, isWaiting, sendError, isOnline }: Connection): boolean =>
+  !isOnline || isWaiting || (stream === "lost" && !isPolling) || sendError !== undefined;
 
 /** Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does. */
 export function describeConnection(connection: Connection, unsent: number, lastList?: LastList): string {
@@ -38,7 +40,9 @@ export function describeConnection(connection: Connection, unsent: number, lastL
     return `${subject}${list}. ${rest}`;
   }
   if (stream === "full")
-    return "Too many windows show this list, so changes made elsewhere do not appear here. Close another window, or use HTTPS.";
+    return "Too many windows show this list, so changes made elsewhere appear late here. Close another window, or use HTTPS.";
+  if (stream === "lost")
+    return "Something between this page and the service blocks live updates, so changes made elsewhere appear late.";
   return "";
 }
 
@@ -52,7 +56,12 @@ function describeLastList({ todos, total, readAt }: LastList): string {
 export class ConnectionState {
   readonly #onChange: () => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #value: Connection = { stream: "connecting", isWaiting: false, isOnline: navigator.onLine };
+  #value: Connection = {
+    stream: "connecting",
+    isPolling: false,
+    isWaiting: false,
+    isOnline: navigator.onLine,
+  };
 
   constructor(onChange: () => void) {
     this.#onChange = onChange;

@@ -9,6 +9,7 @@ import {
   type TodoList,
 } from "../src/sdk/client.ts";
 import { readEvents } from "../src/sdk/event-stream.ts";
+import { isEventStream } from "../src/sdk/exchange.ts";
 import { followList } from "../src/sdk/follow.ts";
 import { requestList } from "../src/sdk/list.ts";
 import { lead } from "../src/sdk/position.ts";
@@ -25,6 +26,11 @@ const SLOW_MS = 1500;
 const FIRST_PAGE_SIZE = 500;
 /** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
 const HIDDEN_TIMEOUT_MS = 30_000;
+/** How often to ask for the position while no event stream delivers, and the first time. */
+const POLL_MS = 10_000;
+const FIRST_POLL_MS = 2000;
+/** A stream without a byte for this time delivers nothing. The service sends a comment every 15 seconds. */
+const SILENCE_MS = 20_000;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
@@ -58,6 +64,8 @@ export interface FollowOptions {
   readonly onFirstPage: (todos: readonly Todo[]) => void;
   /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
   readonly onTooManyWindows: () => void;
+  /** Requests succeed although no event stream delivers, or they fail, too. */
+  readonly onPolled: (isPolling: boolean) => void;
   /** Sends the user's changes until the signal aborts. Runs again each time when the list is connected. */
   readonly send: (signal: AbortSignal) => Promise<void>;
 }
@@ -70,6 +78,9 @@ export class PageApi {
   #from: TodoList | undefined;
   /** The current connection. */
   #controller = new AbortController();
+  /** When the event stream delivered last. */
+  #heardAt = Number.NEGATIVE_INFINITY;
+  #isPolling = false;
   /** The service has confirmed the list in the current connection. */
   #isFresh = false;
 
@@ -106,11 +117,11 @@ export class PageApi {
     }
   }
 
-  /** Returns the changes after a position until another one, or none if the service does not have them all. */
+  /** Returns the changes after a position until another one, or none if they cannot be read. */
   async changesBetween(since: string, until: string, signal: AbortSignal): Promise<readonly TodoEvent[]> {
     const events: TodoEvent[] = [];
-    if (!(lead(until, since) > 0)) return events;
-    for await (const event of readEvents(this.#transport.send, { since, signal })) {
+    if (!(lead(until, since) > 0) || this.#isPolling) return events;
+    for await (const event of readEvents(this.#openStream, { since, signal })) {
       if (event.type === "disconnected") throw event.error;
       if (event.type === "resync") return [];
       events.push(event);
@@ -132,6 +143,7 @@ export class PageApi {
       writes: this.writes,
       restarts: new Set<() => void>(),
     };
+    this.#poll(signal, options);
     let isSending = false;
     let sending = new AbortController();
     signal.addEventListener("abort", () => sending.abort());
@@ -154,6 +166,39 @@ export class PageApi {
       options.send(sending.signal);
     }
   }
+
+  /** Asks for the position while no event stream delivers, and loads the list again when it has changed. */
+  async #poll(signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
+    await delay(FIRST_POLL_MS, signal);
+    for (; !signal.aborted; await delay(POLL_MS, signal)) {
+      const from = this.#from;
+      if (from === undefined || performance.now() - this.#heardAt < SILENCE_MS) continue;
+      try {
+        const { position } = await this.list({ limit: 1 }, { signal });
+        this.#isPolling = true;
+        if (position !== from.position) this.reload();
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!(error instanceof TodoApiError)) throw error;
+        this.#isPolling = false;
+      }
+      onPolled(this.#isPolling);
+    }
+  }
+
+  /** Opens an event stream. Resolves with its first bytes, because a proxy may send the head and hold back the rest. */
+  readonly #openStream: Transport["send"] = async (call, options) => {
+    const exchange = await this.#transport.send(call, options);
+    if (!isEventStream(exchange.response)) return exchange;
+    const read = async (): Promise<string | undefined> => {
+      const piece = await exchange.read();
+      this.#heardAt = performance.now();
+      this.#isPolling = false;
+      return piece;
+    };
+    const first = [await read()];
+    return { ...exchange, read: async () => first.pop() ?? read() };
+  };
 
   /** Loads the list in two pages, which may differ in age. It is correct after the events since the first one. */
   async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<TodoList> {
@@ -181,8 +226,9 @@ export class PageApi {
       if (!this.#isFresh) this.reload();
     });
     try {
-      yield* readEvents(this.#transport.send, call);
+      yield* readEvents(this.#openStream, call);
     } finally {
+      this.#heardAt = Number.NEGATIVE_INFINITY;
       release();
     }
   }

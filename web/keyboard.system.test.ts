@@ -30,9 +30,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
         selectionEnd: text.length,
       });
     for (const label of ["New to-do", "Search to-dos"]) {
-      await page.locator("#search-field").evaluate((field) => {
-        field.hidden = false;
-      });
+      await page.locator("#search-field").evaluate((field) => field.removeAttribute("hidden"));
       await page.getByLabel(label).focus();
       await compose("に");
       for (const key of ["ArrowDown", "Escape"]) await page.keyboard.press(key);

@@ -14,11 +14,21 @@ import {
   dismiss,
   expectTitles,
   numbered,
+  untilChanges,
   untilStored,
 } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 setDefaultTimeout(180_000);
+
+/** A host that is not loopback for the page. Chromium treats it as secure. */
+const HOST = "list.secure.example";
+
+/** Starts another program on a port. */
+function startOther(port: number, fetch: (request: Request) => Promise<Response>) {
+  const server = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
+  return { [Symbol.asyncDispose]: () => server.stop(true) };
+}
 
 /** Starts a service on a port, so that another one can replace it at the same address. */
 function startOn(port: number, options: ServiceOptions) {
@@ -158,8 +168,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
 
   test("is shown if a proxy responds with 502, or if no response arrives", async () => {
     const port = await freePort();
-    const service = startOn(port, { store: await createStore(["one"]) });
-    const { page } = await openKept(service.url, ["one"]);
+    const network = { allowedHosts: [`${HOST}:${port}`] };
+    const service = startOn(port, { store: await createStore(["one"]), network });
+    const { page } = await openKept(`http://${HOST}:${port}`, ["one"]);
     await service[Symbol.asyncDispose]();
     const answers = [
       () => new Response("Bad Gateway", { status: 502 }),
@@ -172,6 +183,58 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       await page.getByText(/^Offline, list from/).waitFor();
       await proxy.stop(true);
     }
+  });
+
+  test.each([
+    [500, 0],
+    [404, 0],
+    [200, 1000],
+  ])("on loopback, is not shown in place of another program's answer %d after %d ms", async (status, ms) => {
+    const port = await freePort();
+    const service = startOn(port, { store: await createStore(["one"]) });
+    const { page } = await openKept(service.url, ["one"]);
+    await service[Symbol.asyncDispose]();
+    const answer = async (): Promise<Response> => {
+      await Bun.sleep(ms);
+      return new Response("another program", { status });
+    };
+    use(startOther(port, answer));
+    await page.reload();
+    await page.getByText("another program").waitFor();
+    expect(await page.locator(".todo").count()).toBe(0);
+  });
+
+  test.each([
+    ["is not used any more", "another program", { worker: 404, health: 404 }, 0],
+    ["is not used any more", "a program that is healthy, too,", { worker: 404, health: 200 }, 0],
+    ["stays", "a proxy that fails", { worker: 502, health: 502 }, 1],
+    ["stays", "a proxy with a login", { worker: 401, health: 401 }, 1],
+    ["stays", "a service with one broken path", { worker: 404, health: 200, text: "ok\n" }, 1],
+    ["stays", "a proxy that redirects", { worker: 302, health: 302 }, 1],
+  ])("%s if %s answers, and unsent changes are kept", async (_what, _who, answers, workers) => {
+    const port = await freePort();
+    const service = startOn(port, { store: await createStore(["one"]) });
+    const { page } = await openKept(service.url, ["one"]);
+    await service[Symbol.asyncDispose]();
+    await add(page, "two");
+    let asked = 0;
+    use(
+      startOther(port, async ({ url }) => {
+        const { pathname } = new URL(url);
+        const isWorker = pathname === "/service-worker.js";
+        if (!isWorker && pathname !== "/livez") return new Response("another program", { status: 404 });
+        asked++;
+        const { worker, health, text = "fine" } = { text: undefined, ...answers };
+        const status = isWorker ? worker : health;
+        return new Response(text, { status, headers: status === 302 ? { Location: "/login" } : {} });
+      }),
+    );
+    await until(async () => asked >= 2, "the page asks who answers");
+    await until(
+      async () => (await keptBy((expression) => page.evaluate(expression)))?.workers === workers,
+      `${workers} workers are left`,
+    );
+    await untilChanges(page, 1);
   });
 
   test("stores the newest 5,000 to-dos of a longer list, and displays that", async () => {

@@ -43,7 +43,8 @@ test("parseLines removes only one marker per line", () => {
 });
 
 test("parseLines separates lines where Unicode does, and leaves out lines without a visible character", () => {
-  const text = "a\u2028b\u2029c\x85d\ve\ff\r\ng\n\u200B\n- \u2060\n\uFEFF\n\u3164\n[ ] \u00AD\n\u2800\n\u200Fh";
+  const text =
+    "a\u2028b\u2029c\x85d\ve\ff\r\ng\n\u200B\n- \u2060\n\uFEFF\n\u3164\n[ ] \u00AD\n\u2800\n\u200Fh";
   expect(titles(text)).toEqual(["a", "b", "c", "d", "e", "f", "g", "\u200Fh"]);
 });
 

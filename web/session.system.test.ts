@@ -221,6 +221,32 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await expectTitles(page, ["milk", "mine alone"]);
   });
 
+  test("a sign-in behind a proxy with a login names the header that the proxy must remove", async () => {
+    const service = use(await startShared());
+    const login = basic("proxy", "secret");
+    const proxy = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      fetch: ({ method, headers, url, body }) => {
+        const challenge = { "WWW-Authenticate": 'Basic realm="proxy"' };
+        if (headers.get("authorization") !== login)
+          return new Response("<h1>401</h1>", { status: 401, headers: challenge });
+        headers.set("accept-encoding", "identity");
+        const { pathname, search } = new URL(url);
+        return fetch(service.url + pathname + search, { method, headers, body });
+      },
+    });
+    use({ [Symbol.asyncDispose]: () => proxy.stop(true) });
+    const { page } = await open(`http://127.0.0.1:${proxy.port}`, {
+      httpCredentials: { username: "proxy", password: "secret" },
+    });
+    await page.getByText("Use a user name and a password").click();
+    await page.getByLabel("User name").fill("ann");
+    await page.getByLabel("Password", { exact: true }).fill("secret");
+    await page.getByRole("button", { name: "Sign in with the password" }).click();
+    await page.getByText("It must remove its Authorization header").waitFor();
+  });
+
   test("cancels a link, which the history of the browser keeps", async () => {
     const service = use(await startShared());
     const made = await service.send("POST", "/api/session/links", as(basic(ANN.user, ANN.password)));

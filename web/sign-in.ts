@@ -1,5 +1,7 @@
+import { TodoApiError } from "../src/sdk/client.ts";
 import { readDeletion } from "../src/sdk/exchange.ts";
 import { isUnauthorized } from "../src/sdk/follow.ts";
+import { createTransport } from "../src/sdk/transport.ts";
 import { onSubmit, requireElement, showFieldError } from "./dom.ts";
 import { errorMessage } from "./messages.ts";
 import { request, requestJson } from "./request.ts";
@@ -95,7 +97,7 @@ export class SignInForm {
     writeSetting(OWNER);
     try {
       await requestJson("POST", "/api/session", body);
-      if ((await readSession()) === undefined) return this.#showError(input, NO_COOKIE);
+      if ((await readSession()) === undefined) return this.#showError(input, await explainNoSession());
       location.reload();
       // The button stays disabled until the page has gone.
       await new Promise(() => {});
@@ -112,4 +114,20 @@ export class SignInForm {
   }
 }
 
+/** Says why the service does not know a browser that has just signed in. */
+async function explainNoSession(): Promise<string> {
+  // Without credentials, a proxy with a login of its own answers instead of the service.
+  const fetchAnonymously = (url: string, init: RequestInit) => fetch(url, { ...init, credentials: "omit" });
+  const anonymous = createTransport({ retries: 0, fetch: fetchAnonymously });
+  try {
+    await anonymous.request({ method: "GET", path: "/api/session" }, {}, () => undefined);
+  } catch (error) {
+    if (!(error instanceof TodoApiError)) throw error;
+    if (error.code === "unexpected_answer" && error.status === 401) return PROXY_LOGIN;
+  }
+  return NO_COOKIE;
+}
+
 const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
+const PROXY_LOGIN =
+  "A proxy in front of the service has a login of its own. It must remove its Authorization header from the requests that it passes on.";

@@ -1,12 +1,53 @@
 import { describe, expect, test } from "bun:test";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, expectTitles, untilStored, useTodosPage } from "../test/todos-page.ts";
+import { add, createStore, expectTitles, start, untilStored, useTodosPage } from "../test/todos-page.ts";
+import { until } from "../test/until.ts";
+
+/** Makes the event stream deliver nothing, as a proxy does that holds back the body. */
+const HOLD_BODY = `{
+  const fetchAll = fetch;
+  globalThis.fetch = async (url, init) => {
+    if (!String(url).includes("/api/events")) return fetchAll(url, init);
+    const start = (body) => init.signal.addEventListener("abort", () => body.error(init.signal.reason));
+    return new Response(new ReadableStream({ start }), { headers: { "Content-Type": "text/event-stream" } });
+  };
+}`;
 
 const NOTICE = "Too many windows show this list";
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { openList } = useTodosPage();
+  const { open, openList, use } = useTodosPage();
+
+  test.each(["blocked", "held back by a proxy", "opened and then held back"] as const)(
+    "shows what others change while the event stream is %s, and sends its own changes",
+    async (how) => {
+      const service = use(start(await createStore(["one"])));
+      const { page } = await open("about:blank");
+      await page.clock.install();
+      if (how === "opened and then held back") await page.addInitScript(HOLD_BODY);
+      else
+        await page.route("**/api/events*", (route) =>
+          how === "blocked" ? route.abort("blockedbyclient") : undefined,
+        );
+      await page.goto(service.url);
+      await expectTitles(page, ["one"]);
+      for (const title of ["two", "three"]) {
+        await service.store.insert(title);
+        await until(async () => {
+          await page.clock.fastForward(5000);
+          return (await page.getByText(title).count()) > 0;
+        }, `${title} is shown`);
+      }
+      await page.getByRole("checkbox", { name: "one" }).press("Space");
+      await untilStored(service.store, ["1 (one)", "2 two", "3 three"]);
+      await until(async () => {
+        await page.clock.fastForward(5000);
+        return (await page.locator("#notice").textContent())?.startsWith("Something between") === true;
+      }, "the page says what is wrong");
+      await page.unroute("**/api/events*");
+    },
+  );
 
   test("works in seven windows over HTTP/1.1, and shows which windows are not updated", async () => {
     const { page: first, store, service } = await openList(["one"]);

@@ -182,12 +182,13 @@ function reportMissing(todos: readonly Todo[]): void {
 }
 
 function onConnected(): void {
-  connection.set({ stream: "connected", error: undefined, isWaiting: false });
+  connection.set({ stream: "connected", isPolling: false, error: undefined, isWaiting: false });
   offlineCopy.onConnected();
 }
 
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
+  if (error instanceof TodoApiError && error.code === "unexpected_answer") offlineCopy.onForeignAnswer();
   if (!state.isLoaded) {
     view.showFailure(errorMessage(error));
     showLastList();
@@ -251,6 +252,7 @@ api
     onState,
     onRequest: () => state.requestList(),
     onTooManyWindows: () => connection.set({ stream: "full" }),
+    onPolled: (isPolling) => connection.set({ isPolling }),
     onFirstPage: (todos) => {
       if (state.isLoaded) return;
       state.confirmed = todos;
