@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { accessibilityViolations } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { chooseAction, createStore, expectTitles, useTodosPage } from "../test/todos-page.ts";
+import { chooseAction, createStore, dismiss, expectTitles, useTodosPage } from "../test/todos-page.ts";
 
 const PHONE = { hasTouch: true, isMobile: true } as const;
 
@@ -63,11 +63,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     },
   );
 
-  test("has the search of a short list, and the links of the header in the menu", async () => {
+  test("has the search of a short list, and links in a menu whose last entries change many to-dos", async () => {
     const { page } = await openList(["one", "two"]);
     await page.setViewportSize({ width: 390, height: 844 });
     await expectTitles(page, ["one", "two"]);
-    expect(await page.locator(".site-header").isVisible()).toBe(false);
     await page.getByLabel("Search to-dos").tap();
     await page.keyboard.type("tw");
     await expectTitles(page, ["two"]);
@@ -81,12 +80,63 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     expect(await chooseAction(page, "Mark all done")).toBe(true);
     await expectTitles(page, ["(one)", "(two)"]);
     expect((await targets(page)).filter(({ height }) => height < 44)).toEqual([]);
+    const entries = await page.locator("#menu > :not([hidden])").allTextContents();
+    expect(entries).toEqual(["Copy list", "Oldest first", "API keys", "API", "Reopen all", "Clear 2 done"]);
     await page.setViewportSize({ width: 1000, height: 800 });
-    expect(await page.locator(".site-header").isVisible()).toBe(true);
+    expect((await page.locator("#todos, #placeholder").first().boundingBox())?.y).toBeLessThanOrEqual(220);
     expect(await page.locator("#focus-title").isVisible()).toBe(false);
   });
 
-  test("covers no row at the end of the list, and deletes only by a swipe or by keys", async () => {
+  test.each([
+    [195, 422, "100%"],
+    [390, 844, "200%"],
+    [320, 256, "100%"],
+  ])(
+    "reaches the menu in %d × %d pixels with a root font of %s while a message is shown",
+    async (...size) => {
+      const [width, height, fontSize] = size;
+      const { page } = await openList(await createStore(Array.from({ length: 25 }, (_, n) => `to-do ${n}`)));
+      await page.setViewportSize({ width, height });
+      await page.evaluate((root) => {
+        document.documentElement.style.fontSize = root;
+      }, fontSize);
+      for (let count = 0; count < 12; count++)
+        await page.locator(".todo input:not(:checked)").first().press("Space");
+      await page.waitForFunction(() => document.title === "13 open · To-dos");
+      await page.locator("#undo").waitFor();
+      await page.evaluate(() => scrollTo(0, 0));
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+      for (const { name, left, right } of await targets(page))
+        expect([name, left >= 0 && right <= width]).toEqual([name, true]);
+      await page.getByRole("button", { name: "List actions" }).tap();
+      await page.getByRole("button", { name: "Clear 12 done" }).tap();
+      await page.getByText("Deleted 12 done to-dos").first().waitFor();
+    },
+  );
+
+  test("has one button that adds: + opens the field, and Add appears when it has text", async () => {
+    const { page } = await openList(["one", "two"]);
+    await page.setViewportSize({ width: 390, height: 844 });
+    const [plus, addButton] = [
+      page.locator("#focus-title"),
+      page.getByRole("button", { name: "Add", exact: true }),
+    ];
+    const visible = async () => [await plus.isVisible(), await addButton.isVisible()];
+    expect(await visible()).toEqual([true, false]);
+    await plus.tap();
+    expect(await visible()).toEqual([false, false]);
+    await page.keyboard.type("three");
+    expect(await visible()).toEqual([false, true]);
+    await addButton.tap();
+    await expectTitles(page, ["one", "two", "three"]);
+    await page.getByRole("link", { name: "All" }).focus();
+    // It would cover the message.
+    expect(await visible()).toEqual([false, false]);
+    await page.getByRole("button", { name: "Dismiss" }).tap();
+    expect(await visible()).toEqual([true, false]);
+  });
+
+  test("covers no row at the end of the list, and deletes a row by its visible button", async () => {
     const { page } = await openList(
       Array.from({ length: 30 }, (_, n) => `to-do ${n}`),
       "",
@@ -98,14 +148,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     await page.getByText("Completed (1)").waitFor();
     await page.evaluate(() => scrollTo({ top: document.documentElement.scrollHeight }));
     const list = await page.locator("#todos").boundingBox();
+    const toast = await message.boundingBox();
+    expect((list?.y ?? 844) + (list?.height ?? 0)).toBeLessThan(toast?.y ?? 0);
+    const button = page.getByRole("button", { name: "Delete: to-do 25" });
+    expect(await button.evaluate((element) => getComputedStyle(element).opacity)).toBe("1");
+    await button.tap();
+    await message.getByText("Deleted “to-do 25”").waitFor();
+    await dismiss(page);
     const plus = await page.getByRole("button", { name: "Add a to-do" }).boundingBox();
     expect((list?.y ?? 844) + (list?.height ?? 0)).toBeLessThan(plus?.y ?? 0);
-    const button = page.getByRole("button", { name: "Delete: to-do 25" });
-    expect(await button.evaluate((element) => getComputedStyle(element).opacity)).toBe("0");
-    const box = await button.boundingBox();
-    await page.touchscreen.tap((box?.x ?? 0) + 20, (box?.y ?? 0) + 20);
-    await message.getByText("Marked “to-do 25” as done").waitFor();
-    await page.getByRole("button", { name: "Delete: to-do 22" }).press("Enter");
-    await message.getByText("Deleted “to-do 22”").waitFor();
   });
 });

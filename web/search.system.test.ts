@@ -144,7 +144,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       const { page } = await open(service.url, { permissions: ["clipboard-read", "clipboard-write"] });
       if (!hasApi)
         await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
-      await chooseAction(page, "Copy as Markdown");
+      await chooseAction(page, "Copy list");
       await page.getByText("Copied 2 to-dos.").first().waitFor();
       await page.getByLabel("New to-do").focus();
       await press(page, "ControlOrMeta+v");

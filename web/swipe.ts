@@ -26,6 +26,7 @@ export function installSwipe(list: HTMLElement): void {
     if (isTap && swipe.distance === 0) return;
     list.setPointerCapture(pointerId);
     swipe.distance = distance;
+    row.toggleAttribute("data-far", Math.abs(distance) >= ACTION_PX);
     row.dataset.swipe = distance > 0 ? "right" : "left";
     row.style.translate = `${distance}px`;
   });
@@ -35,6 +36,7 @@ export function installSwipe(list: HTMLElement): void {
       const { row, wasDone, distance } = swipe;
       swipe = undefined;
       delete row.dataset.swipe;
+      delete row.dataset.far;
       row.style.translate = "";
       if (type === "pointercancel" || Math.abs(distance) < ACTION_PX) return;
       const box = row.querySelector("input");

@@ -156,7 +156,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(two)", "(three)", "four"]);
     expect(await offered()).toBe("Added “four”Undo");
     // A message without Undo does not replace it.
-    await chooseAction(page, "Copy as Markdown");
+    await chooseAction(page, "Copy list");
     await page.locator("#status").getByText("Copied 3 to-dos.").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["(two)", "(three)"]);
