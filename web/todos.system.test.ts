@@ -654,7 +654,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }
     // The button, three filters, the menu with the actions, then the first row.
     await press(page, "Tab", "Tab", "Tab", "Tab", "Tab", "Enter");
-    for (const action of ["Mark all done", "Copy list", "Oldest first", "Shortcuts"]) {
+    for (const action of ["Copy list", "Oldest first", "Shortcuts", "API keys", "API", "Mark all done"]) {
       await press(page, "Tab");
       expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(action);
     }
