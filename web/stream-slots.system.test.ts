@@ -26,10 +26,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       const { page } = await open("about:blank");
       await page.clock.install();
       if (how === "opened and then held back") await page.addInitScript(HOLD_BODY);
-      else
-        await page.route("**/api/events*", (route) =>
-          how === "blocked" ? route.abort("blockedbyclient") : undefined,
-        );
+      else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
       await page.goto(service.url);
       await expectTitles(page, ["one"]);
       for (const title of ["two", "three"]) {
