@@ -105,6 +105,19 @@ export interface TodoStore {
   close(): Awaitable<void>;
 }
 
+/** How the calls of a store are measured. If a write fails, the store is not writable. */
+export const STORE_OPERATIONS = {
+  insert: "write",
+  get: "read",
+  list: "read",
+  setDone: "write",
+  delete: "write",
+  position: "read",
+  checkWrites: "unmeasured",
+  events: "unmeasured",
+  close: "unmeasured",
+} as const satisfies Record<keyof TodoStore, "read" | "write" | "unmeasured">;
+
 const DIGITS = /^[0-9]+$/;
 
 /** Parses an id: ASCII digits, leading zeros allowed, at most 2^64−1. Returns `undefined` for any other text. */

@@ -9,7 +9,7 @@ import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
 import { createTodo } from "../../test/served-todos.ts";
 import { until } from "../../test/until.ts";
-import { MetricRegistry } from "../http/observability/metric-registry.ts";
+import { Metrics } from "../http/observability/metrics.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 import { scheduleBackups } from "./backups.ts";
 
@@ -128,13 +128,13 @@ describe("scheduled backups", () => {
     try {
       const path = store.replace("sqlite:", "");
       const schedule = { path, folder: backups, everyMs: 1000, keep: 1 };
-      const registry = new MetricRegistry();
-      scheduleBackups(schedule, storeId ?? "", log, registry);
+      const metrics = new Metrics({ version: "1", runtime: "bun" });
+      scheduleBackups(schedule, storeId ?? "", log, metrics);
       await until(madeBefore(1), "a backup is made while the clock is ahead");
       expect(readdirSync(backups)).toEqual([expect.stringMatching(/^todos-2099/)]);
       setSystemTime();
       await until(madeBefore(2), "a backup is made after the clock was corrected");
-      const samples = parseExposition(await registry.text());
+      const samples = parseExposition(await metrics.text());
       const last = samples.get("todo_backup_last_success_timestamp_seconds");
       expect(last).toBeWithin(1, Date.now() / 1000);
     } finally {

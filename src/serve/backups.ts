@@ -6,7 +6,7 @@ import { describeFile } from "../config/setting-values.ts";
 import { asUsageError, CommandError, FAILED_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
-import type { MetricRegistry } from "../http/observability/metric-registry.ts";
+import type { Metrics } from "../http/observability/metrics.ts";
 import { parseFilePath } from "../storage/open.ts";
 import { backupInBackground } from "../storage/sqlite/maintenance/backup.ts";
 
@@ -50,7 +50,7 @@ export function scheduleBackups(
   { path, folder, everyMs, keep }: NonNullable<ReturnType<typeof readSchedule>>,
   storeId: string,
   log: Log,
-  registry: MetricRegistry | undefined,
+  metrics: Metrics | undefined,
 ): void {
   /** What an interrupted backup leaves. */
   const ownPart = new RegExp(`^todos-${TIME}-${storeId}\\.db\\.part(?:-journal|-wal|-shm)?$`);
@@ -106,20 +106,20 @@ export function scheduleBackups(
   }
   run();
 
-  if (registry === undefined) return;
+  if (metrics === undefined) return;
   // A disk that is gone must not make the whole scrape fail.
   const disk = () => statfs(folder).catch(() => ({ bavail: Number.NaN, blocks: Number.NaN, bsize: 1 }));
   const lastSuccess = "When the last backup finished, in seconds since 1970; 0 if none exists.";
   const interval = "Time between two scheduled backups.";
   const free = "Free space on the backups' file system.";
-  registry.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
-  registry.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
-  registry.counter("todo_backup_failures_total", "Failed scheduled backups.", () => failures);
-  registry.gauge("todo_backup_disk_free_bytes", free, async () => {
+  metrics.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
+  metrics.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
+  metrics.counter("todo_backup_failures_total", "Failed scheduled backups.", () => failures);
+  metrics.gauge("todo_backup_disk_free_bytes", free, async () => {
     const { bavail, bsize } = await disk();
     return bavail * bsize;
   });
-  registry.gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", async () => {
+  metrics.gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", async () => {
     const { blocks, bsize } = await disk();
     return blocks * bsize;
   });

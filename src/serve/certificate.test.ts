@@ -9,7 +9,7 @@ import { capturingLog } from "../../test/log.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
 import { until } from "../../test/until.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
-import { MetricRegistry } from "../http/observability/metric-registry.ts";
+import { Metrics } from "../http/observability/metrics.ts";
 import { readCertificate, watchCertificate } from "./certificate.ts";
 
 const DAY = 24 * 3_600_000;
@@ -152,19 +152,19 @@ test("a failed renewal keeps the previous certificate, is logged once, and is tr
   const [cert, key] = [newFile(CERT), newFile(KEY)];
   const paths = { cert: { value: cert, source: "--tls-cert" }, key: { value: key, source: "--tls-key" } };
   const { log, lines } = capturingLog();
-  const registry = new MetricRegistry();
+  const metrics = new Metrics({ version: "1", runtime: "bun" });
   const offered: string[] = [];
   const renew: TlsListener["renew"] = async ({ cert }) => {
     offered.push(cert);
     if (offered.length < 3) throw new Error("too many open files");
   };
-  watchCertificate(paths, readCertificate(paths), { renew }, log, registry);
+  watchCertificate(paths, readCertificate(paths), { renew }, log, metrics);
   const next = makeCertificate();
   writeFileSync(cert, next.cert);
   writeFileSync(key, next.key);
   await until(() => lines.length > 1, "the renewal succeeds");
   expect(offered).toEqual([next.cert, next.cert, next.cert]);
-  expect(parseExposition(await registry.text()).get("todo_certificate_files_rejected")).toBe(0);
+  expect(parseExposition(await metrics.text()).get("todo_certificate_files_rejected")).toBe(0);
   expect(lines).toEqual([
     { level: "warn", fields: { reason: "too many open files" }, message: NOT_RENEWED },
     { level: "info", fields: expect.anything(), message: "certificate renewed" },

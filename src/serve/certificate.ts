@@ -5,7 +5,7 @@ import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
 import type { Log } from "../http/observability/log.ts";
-import type { MetricRegistry } from "../http/observability/metric-registry.ts";
+import type { Metrics } from "../http/observability/metrics.ts";
 
 /** The paths of a certificate and its private key. */
 interface CertificateFiles {
@@ -37,7 +37,7 @@ export function watchCertificate(
   first: Certificate,
   { renew }: Pick<TlsListener, "renew">,
   log: Log,
-  registry: MetricRegistry | undefined,
+  metrics: Metrics | undefined,
 ): void {
   let current = first;
   warnUnlessValid(first, log);
@@ -56,8 +56,8 @@ export function watchCertificate(
   const rejected =
     "1 while the files of the certificate cannot be used and a previous certificate is in use, otherwise 0.";
   const expiresAt = () => current.notAfter.getTime() / 1000;
-  registry?.gauge("todo_certificate_expiry_timestamp_seconds", expiry, expiresAt);
-  registry?.gauge("todo_certificate_files_rejected", rejected, () => (isRejected() ? 1 : 0));
+  metrics?.gauge("todo_certificate_expiry_timestamp_seconds", expiry, expiresAt);
+  metrics?.gauge("todo_certificate_files_rejected", rejected, () => (isRejected() ? 1 : 0));
 }
 
 function warnUnlessValid(certificate: Certificate, log: Log): void {

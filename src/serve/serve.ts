@@ -8,7 +8,6 @@ import { isEasyToGuess } from "../credential/user.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import { createMetricsService } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
-import type { MetricRegistry } from "../http/observability/metric-registry.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
 import { isLoopback } from "../http/policy/address.ts";
 import { createService, type Service } from "../http/service.ts";
@@ -56,11 +55,10 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
   const metrics =
     port === undefined
       ? undefined
-      : (await import("../http/observability/metrics.ts")).openMetrics({
+      : new (await import("../http/observability/metrics.ts")).Metrics({
           version,
           runtime: `bun ${process.versions.bun}`,
         });
-  const registry = metrics?.registry;
   const store = await openConfiguredStore(config, metrics, log, onProgress);
   if (config.store.seed !== undefined) {
     const todos = await seedStore(store, config.store.seed, config.store.maxTodos);
@@ -82,10 +80,10 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
     mcp: config.assistants.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
   // First, because a server that cannot start must not acknowledge a write.
-  const metricsListener = registry && port && (await serveMetrics(registry, config.metrics.host, port, log));
-  const listener = serveAt(service, config, registry, log);
+  const metricsListener = metrics && port && (await serveMetrics(metrics, config.metrics.host, port, log));
+  const listener = serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.shutdown.delay * 1000, store, log, flush);
-  if (schedule !== undefined && store.id !== undefined) scheduleBackups(schedule, store.id, log, registry);
+  if (schedule !== undefined && store.id !== undefined) scheduleBackups(schedule, store.id, log, metrics);
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
   const kind = config.store.url.value.split(":")[0];
@@ -111,13 +109,13 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
 }
 
 async function serveMetrics(
-  registry: MetricRegistry,
+  metrics: Metrics,
   host: string,
   port: Sourced<number>,
   log: Log,
 ): Promise<Listener> {
   const onLoopback = isLoopback(await resolveAddress(host));
-  const service = createMetricsService(registry, onLoopback, log);
+  const service = createMetricsService(metrics, onLoopback, log);
   return listening((address) => listen(service, address), host, port);
 }
 
@@ -139,7 +137,7 @@ async function openConfiguredStore(
       rescueFolder: config.backups.folder?.value,
       ...metrics?.storeCallbacks,
     });
-    if (metrics !== undefined) registerStoreMetrics(metrics.registry, opened, maxTodos);
+    if (metrics !== undefined) registerStoreMetrics(metrics, opened, maxTodos);
     return opened;
   } catch (error) {
     throw toStoreError(url.source, error);
@@ -152,14 +150,14 @@ export const getOwnHost = ({ address, tls }: Config): string => new URL(localUrl
 function serveAt(
   service: Service,
   { address: { host, port }, tls }: Config,
-  registry: MetricRegistry | undefined,
+  metrics: Metrics | undefined,
   log: Log,
 ): Listener {
   const files = getCertificateFiles(tls);
   if (files === undefined) return listening((address) => listen(service, address), host, port);
   const certificate = readCertificate(files);
   const listener = listening((address) => listenTls(service, certificate, address), host, port);
-  watchCertificate(files, certificate, listener, log, registry);
+  watchCertificate(files, certificate, listener, log, metrics);
   return listener;
 }
 

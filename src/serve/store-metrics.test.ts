@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import { parseExposition } from "../../test/exposition.ts";
-import { MetricRegistry } from "../http/observability/metric-registry.ts";
+import { Metrics } from "../http/observability/metrics.ts";
 import { registerStoreMetrics } from "./store-metrics.ts";
 
 test("the metrics of a store are read at each scrape, and have its rescue file while one exists", async () => {
-  const registry = new MetricRegistry();
+  const metrics = new Metrics({ version: "1", runtime: "bun" });
   let rescueFile: string | undefined = "a.ndjson";
   const store = {
     count: 7,
@@ -14,7 +14,7 @@ test("the metrics of a store are read at each scrape, and have its rescue file w
       return rescueFile;
     },
   };
-  registerStoreMetrics(registry, store, 10);
+  registerStoreMetrics(metrics, store, 10);
   const names = [
     "store_todos",
     "store_todos_limit",
@@ -22,12 +22,12 @@ test("the metrics of a store are read at each scrape, and have its rescue file w
     "store_connections",
     "store_queries",
   ];
-  const samples = parseExposition(await registry.text());
+  const samples = parseExposition(await metrics.text());
   expect(names.map((name) => samples.get(`todo_${name}`))).toEqual([7, 10, 3, 4, 5]);
   expect(samples.get('todo_store_rescue_info{file="a.ndjson"}')).toBe(1);
   store.count = 8;
   rescueFile = undefined;
-  const later = parseExposition(await registry.text());
+  const later = parseExposition(await metrics.text());
   expect(later.get("todo_store_todos")).toBe(8);
   expect([...later.keys()].join()).not.toContain("a.ndjson");
 });

@@ -13,7 +13,7 @@ import { createKeyLookup, rotateKey } from "../../credential/key.ts";
 import { mintToken } from "../../credential/token.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { TodoStore } from "../../todo.ts";
-import { openMetrics } from "../observability/metrics.ts";
+import { Metrics } from "../observability/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const BEARER = 'Bearer realm="todo"';
@@ -519,11 +519,11 @@ describe("the log and the metrics of private mode", () => {
   });
 
   test("count authentications, also of writes that are refused later", async () => {
-    const metrics = openMetrics({ version: "1", runtime: "bun" });
+    const metrics = new Metrics({ version: "1", runtime: "bun" });
     await using service = await startPrivate({ observer: metrics.observe(openMemory()) });
     await service.send("GET", "/api/nowhere");
     await service.send("DELETE", "/api/todos/1", as(AS_ANN, { Origin: "https://evil.example" }));
-    const text = await metrics.registry.text();
+    const text = await metrics.text();
     for (const [outcome, count] of [
       ["passed", 1],
       ["absent", 1],

@@ -18,7 +18,7 @@ import { storeWith } from "../../../test/store.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { openMetrics } from "../observability/metrics.ts";
+import { Metrics } from "../observability/metrics.ts";
 import { createService, type ServiceOptions } from "../service.ts";
 
 const VERSION = "2025-11-25";
@@ -249,7 +249,7 @@ describe("in private mode, /mcp", () => {
 });
 
 test("the metrics and the access log count /mcp and the requests of its tools", async () => {
-  const metrics = openMetrics({ version: "1", runtime: "test" });
+  const metrics = new Metrics({ version: "1", runtime: "test" });
   const log = capturingLog();
   await using service = start({ observer: metrics.observe(openMemory()), accessLog: true, log: log.log });
   await using client = await connectHttpClient(VERSION, at(service));

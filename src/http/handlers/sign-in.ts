@@ -1,5 +1,6 @@
 import { findByToken, type KeyStore } from "../../credential/key.ts";
 import { createSession, findLink, getKind, type SignIn } from "../../credential/session.ts";
+import { describeBrowser } from "../../device-name.ts";
 import { ServiceError } from "../../error.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
@@ -94,29 +95,3 @@ const cookieNeedsHttps = (): ServiceError =>
   new ServiceError("https_required", {
     detail: "Browsers store the cookie of a sign-in over HTTPS or from the server's own machine only.",
   });
-
-const BROWSERS: readonly (readonly [pattern: RegExp, name: string])[] = [
-  [/\bEdg(?:A|iOS)?\//, "Edge"],
-  [/\bOPR\//, "Opera"],
-  [/\bSamsungBrowser\//, "Samsung Internet"],
-  [/\b(?:Firefox|FxiOS)\//, "Firefox"],
-  [/(?:Chrome|CriOS)\//, "Chrome"],
-  [/\bSafari\//, "Safari"],
-];
-
-const SYSTEMS: readonly (readonly [pattern: RegExp, name: string])[] = [
-  [/\bAndroid\b/, "Android"],
-  [/\biPhone\b/, "iPhone"],
-  [/\biPad\b/, "iPad"],
-  [/\bWindows\b/, "Windows"],
-  [/\bCrOS\b/, "ChromeOS"],
-  [/\bMac OS X\b/, "Mac"],
-  [/\bLinux\b/, "Linux"],
-];
-
-/** Returns a name for a browser and its system, such as "Firefox on Android", by its `User-Agent`. */
-function describeBrowser(userAgent: string): string {
-  const find = (names: typeof BROWSERS) => names.find(([pattern]) => pattern.test(userAgent))?.[1];
-  const system = find(SYSTEMS);
-  return (find(BROWSERS) ?? "Browser") + (system === undefined ? "" : ` on ${system}`);
-}

@@ -1,14 +1,13 @@
-import type { Awaitable } from "../../awaitable.ts";
 import { ServiceError } from "../../error.ts";
-import type { TodoStore } from "../../todo.ts";
+import { STORE_OPERATIONS, type TodoStore } from "../../todo.ts";
 import type { Handler } from "../route.ts";
 
 /** Receives measurements; `metrics.ts` implements it. All labels come from closed sets, whatever clients send. */
 export interface Observer {
   /** Returns the observer of a route. The route is a path pattern, never the requested path. */
   readonly route: (route: string) => RouteObserver;
-  /** Returns the observer of a store operation. */
-  readonly store: (operation: StoreOperation) => StoreObserver;
+  /** Returns the observer of a store operation, such as `setDone`. */
+  readonly store: (operation: string, kind: "read" | "write") => StoreObserver;
   /** Returns a function that records the outcome of an authentication. */
   readonly surface: (surface: Surface) => RecordOutcome;
   /** Receives a function that returns the number of open event streams. */
@@ -30,9 +29,6 @@ export interface StoreObserver {
   readonly answered: (ms: number) => void;
   readonly failed: (reason: StoreFailure) => void;
 }
-
-export const STORE_OPERATIONS = ["insert", "get", "list", "set_done", "delete", "position"] as const;
-export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
 /** Why a store operation failed. */
 export type StoreFailure = "unavailable" | "full" | "error";
@@ -94,49 +90,43 @@ function instrumentHandler(handler: Handler, observer: RouteObserver, monotonicN
   }
 }
 
+/** Returns the store with its operations measured. */
 function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () => number): TodoStore {
-  return {
-    insert: timed("insert", (title: string, key: string | undefined) => store.insert(title, key)),
-    get: timed("get", (id) => store.get(id)),
-    list: timed("list", (query, maxBlobBytes) => store.list(query, maxBlobBytes)),
-    setDone: timed("set_done", (id, done) => store.setDone(id, done)),
-    delete: timed("delete", (id) => store.delete(id)),
-    position: timed("position", () => store.position()),
-    checkWrites: () => store.checkWrites?.(),
-    events: (after, signal) => store.events(after, signal),
-    close: () => store.close(),
-  };
-
-  function timed<Arguments extends readonly unknown[], Result>(
-    operation: StoreOperation,
-    call: (...given: Arguments) => Awaitable<Result>,
-  ): (...given: Arguments) => Awaitable<Result> {
-    const { answered, failed } = observer.store(operation);
-    return (...given) => {
-      try {
-        const result = call(...given);
-        return result instanceof Promise ? measure(monotonicNow(), result) : result;
-      } catch (error) {
-        throw recordFailure(error);
-      }
-    };
-
-    async function measure(started: number, promise: Promise<Result>): Promise<Result> {
-      try {
-        const result = await promise;
-        answered(monotonicNow() - started);
-        return result;
-      } catch (error) {
-        throw recordFailure(error);
-      }
-    }
-
-    function recordFailure(error: unknown): unknown {
-      const reason = getStoreFailure(error);
-      if (reason !== undefined) failed(reason);
-      return error;
-    }
+  const instrumented: TodoStore = Object.create(null);
+  for (const [name, kind] of Object.entries(STORE_OPERATIONS)) {
+    const operation: unknown = Reflect.get(store, name);
+    if (typeof operation !== "function") continue;
+    const call: (...given: unknown[]) => unknown = operation.bind(store);
+    const value = kind === "unmeasured" ? call : measured(call, observer.store(name, kind), monotonicNow);
+    Reflect.set(instrumented, name, value);
   }
+  return instrumented;
+}
+
+/** Returns a function with its failures, and the duration of its promises, reported. */
+function measured(
+  call: (...given: unknown[]) => unknown,
+  { answered, failed }: StoreObserver,
+  monotonicNow: () => number,
+): (...given: unknown[]) => unknown {
+  const recordFailure = (error: unknown): never => {
+    const reason = getStoreFailure(error);
+    if (reason !== undefined) failed(reason);
+    throw error;
+  };
+  return (...given) => {
+    try {
+      const result = call(...given);
+      if (!(result instanceof Promise)) return result;
+      const started = monotonicNow();
+      return result.then((value) => {
+        answered(monotonicNow() - started);
+        return value;
+      }, recordFailure);
+    } catch (error) {
+      return recordFailure(error);
+    }
+  };
 }
 
 /** Returns why the store failed, or `undefined` if the request itself was invalid. */

@@ -13,16 +13,16 @@ import { listen } from "../listener/listen.ts";
 import { createMetricsService } from "../listener/metrics.ts";
 import type { ServiceOptions } from "../service.ts";
 import { NOOP_LOG } from "./log.ts";
-import { openMetrics } from "./metrics.ts";
+import { Metrics } from "./metrics.ts";
 
 const SOON_MS = 30_000;
 
 /** A service with an observer, and its metrics on a separate port. */
 function startObserved(options: Partial<ServiceOptions> = {}) {
-  const metrics = openMetrics({ version: "1.2.3", runtime: "bun 4.5.6" });
+  const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
   const store = options.store ?? openMemory();
   const service = startService({ ...options, store, observer: metrics.observe(store) });
-  const scraped = createMetricsService(metrics.registry, true, NOOP_LOG);
+  const scraped = createMetricsService(metrics, true, NOOP_LOG);
   const exporter = listen(scraped, { host: "127.0.0.1", port: 0 });
   const samples = async (): Promise<Samples> =>
     parseExposition(await (await fetch(`${exporter.url}/metrics`)).text());
@@ -100,7 +100,7 @@ describe("a request changes only its own series:", () => {
       json({ done: true }),
       todo,
       503,
-      { ...ofStore("set_done", "unavailable"), todo_store_writable: -1 },
+      { ...ofStore("setDone", "unavailable"), todo_store_writable: -1 },
     ],
     ["DELETE /api/todos/1", {}, todo, 503, ofStore("delete", "unavailable")],
     ["GET /readyz", {}, "/readyz", 500, ofStore("position", "error")],
@@ -342,7 +342,7 @@ test("requests cannot create series or labels", async () => {
     le: /^(?:\d+(?:\.\d+)?|\+Inf)$/,
     surface: /^(?:bearer|basic|private)$/,
     outcome: /^(?:passed|absent|malformed|wrong|throttled|in_clear|unavailable)$/,
-    operation: /^(?:insert|get|list|set_done|delete|position)$/,
+    operation: /^(?:insert|get|list|setDone|delete|position)$/,
     reason: /^(?:unavailable|full|error)$/,
     version: /^1\.2\.3$/,
     runtime: /^bun 4\.5\.6$/,

@@ -1,18 +1,11 @@
 /** Prometheus metrics. Only a server with metrics imports this file, because prom-client is slow to load. */
-import { Counter, Histogram } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { Awaitable } from "../../awaitable.ts";
 import type { TodoStore } from "../../todo.ts";
-import {
-  AUTHENTICATION_OUTCOMES,
-  type Observer,
-  STORE_OPERATIONS,
-  type StoreFailure,
-  type StoreOperation,
-  SURFACES,
-} from "./instrumentation.ts";
-import { MetricRegistry } from "./metric-registry.ts";
+import { AUTHENTICATION_OUTCOMES, type Observer, SURFACES } from "./instrumentation.ts";
 
-/** The operations whose failure means that the store is not writable. */
-const WRITES: ReadonlySet<StoreOperation> = new Set(["insert", "set_done", "delete"]);
+/** The default metrics of prom-client that are correct on Bun. Those of heap spaces, handles and collections are not. */
+const SUPPORTED_ON_BUN = /^(?:process_(?!heap)|nodejs_eventloop_lag_(?:(?:max|p50|p99)_)?seconds$)/;
 
 /** Most reads take less than the first bucket; few clients wait longer than the last one. */
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -22,30 +15,94 @@ const BATCH_WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 const OTHER_METHOD = "other";
 
-export type Metrics = ReturnType<typeof openMetrics>;
+/** The metrics of a process. The parts of the server register theirs; each scrape reads them. */
+export class Metrics {
+  readonly #registry = new Registry();
+  /** What prom-client's own metrics take as `registers`. */
+  readonly registers = [this.#registry];
+  /** The media type of `text`. */
+  readonly contentType = Registry.PROMETHEUS_CONTENT_TYPE;
+  /** Callbacks for the options of a store. */
+  readonly storeCallbacks: ReturnType<typeof measureBatches>;
 
-/** Creates the metrics of a service and its runtime, with their versions, and starts to collect them. */
-export function openMetrics(versions: { readonly version: string; readonly runtime: string }) {
-  const registry = new MetricRegistry();
-  const help = "Always 1; the labels are the version of the service and its runtime.";
-  registry.info("todo_build_info", help, ["version", "runtime"], () => versions);
-  return {
-    /** Where the parts of the server register their own metrics. */
-    registry,
-    /** Callbacks for the options of a store. */
-    storeCallbacks: measureBatches(registry),
-    /** Returns what measures a service with this store. */
-    observe: (store: Pick<TodoStore, "checkWrites">): Observer => ({
-      route: measureRequests(registry),
-      store: measureStore(registry, store),
-      surface: countAuthentications(registry),
-      subscribers: (count) => registry.gauge("todo_event_subscribers", "Open event streams.", count),
-    }),
-  };
+  /** Registers the metrics of the process and of the build. */
+  constructor(versions: { readonly version: string; readonly runtime: string }) {
+    collectDefaultMetrics({ register: this.#registry });
+    for (const { name } of this.#registry.getMetricsAsArray())
+      if (!SUPPORTED_ON_BUN.test(name)) this.#registry.removeSingleMetric(name);
+    const heapUsed = () => process.memoryUsage().heapUsed;
+    this.gauge("todo_js_heap_used_bytes", "JavaScript heap in use in bytes.", heapUsed);
+    const help = "Always 1; the labels are the version of the service and its runtime.";
+    this.info("todo_build_info", help, ["version", "runtime"], () => versions);
+    this.storeCallbacks = measureBatches(this);
+  }
+
+  /** Returns what measures a service with this store. */
+  observe(store: Pick<TodoStore, "checkWrites">): Observer {
+    return {
+      route: measureRequests(this),
+      store: measureStore(this, store),
+      surface: countAuthentications(this),
+      subscribers: (count) => this.gauge("todo_event_subscribers", "Open event streams.", count),
+    };
+  }
+
+  /** Registers a value that can go up and down. */
+  gauge(name: string, help: string, read: () => Awaitable<number>): void {
+    const { registers } = this;
+    new Gauge({
+      name,
+      help,
+      registers,
+      async collect() {
+        this.set(await read());
+      },
+    });
+  }
+
+  /** Registers a value that only goes up. */
+  counter(name: string, help: string, read: () => number): void {
+    const { registers } = this;
+    new Counter({
+      name,
+      help,
+      registers,
+      collect() {
+        this.reset();
+        this.inc(read());
+      },
+    });
+  }
+
+  /** Registers a gauge that is 1 with these labels; without labels, it is absent. */
+  info<Label extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly Label[],
+    read: () => Readonly<Record<Label, string>> | undefined,
+  ): void {
+    const { registers } = this;
+    new Gauge({
+      name,
+      help,
+      labelNames: [...labelNames],
+      registers,
+      collect() {
+        this.reset();
+        const labels = read();
+        if (labels !== undefined) this.set(labels, 1);
+      },
+    });
+  }
+
+  /** Returns all metrics in the text format of Prometheus. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
 }
 
-function measureRequests(registry: MetricRegistry): Observer["route"] {
-  const { registers } = registry;
+function measureRequests(metrics: Metrics): Observer["route"] {
+  const { registers } = metrics;
   const requests = new Counter({
     name: "todo_http_requests_total",
     help: "HTTP requests by route pattern, method and status.",
@@ -61,7 +118,7 @@ function measureRequests(registry: MetricRegistry): Observer["route"] {
   });
   let inFlight = 0;
   const help = "Requests that are waiting for their response.";
-  registry.gauge("todo_http_requests_in_flight", help, () => inFlight);
+  metrics.gauge("todo_http_requests_in_flight", help, () => inFlight);
   return (route) => ({
     waiting: (change) => {
       inFlight += change;
@@ -74,7 +131,7 @@ function measureRequests(registry: MetricRegistry): Observer["route"] {
   });
 }
 
-function countAuthentications({ registers }: MetricRegistry): Observer["surface"] {
+function countAuthentications({ registers }: Metrics): Observer["surface"] {
   const authentications = new Counter({
     name: "todo_authentications_total",
     help: "Authentications at a guarded surface by outcome. A request that passed may still be rejected, for example by its scope.",
@@ -86,8 +143,8 @@ function countAuthentications({ registers }: MetricRegistry): Observer["surface"
   return (surface) => (outcome) => authentications.inc({ surface, outcome });
 }
 
-function measureStore(registry: MetricRegistry, store: Pick<TodoStore, "checkWrites">): Observer["store"] {
-  const { registers } = registry;
+function measureStore(metrics: Metrics, store: Pick<TodoStore, "checkWrites">): Observer["store"] {
+  const { registers } = metrics;
   const seconds = new Histogram({
     name: "todo_store_operation_duration_seconds",
     help: "Seconds that a store operation took, except for results directly from memory.",
@@ -101,74 +158,48 @@ function measureStore(registry: MetricRegistry, store: Pick<TodoStore, "checkWri
     labelNames: ["operation", "reason"],
     registers,
   });
-  // Without a first value of 0, rate() would not see the first failures.
-  for (const operation of STORE_OPERATIONS)
+  const state = { writesFail: false, isUnreachable: false, isChecking: false };
+  /**
+   * Checks again for the next scrape. In the background, because a scrape must not wait for a store that does not answer.
+   * The check costs nothing while writes succeed, and notices a failure without a write.
+   */
+  const check = async (): Promise<void> => {
+    if (store.checkWrites === undefined || state.isChecking) return;
+    state.isChecking = true;
+    try {
+      await store.checkWrites();
+      state.writesFail = state.isUnreachable = false;
+    } catch {
+      // The next scrape checks again.
+      state.writesFail = true;
+    }
+    state.isChecking = false;
+  };
+  metrics.gauge("todo_store_writable", "0 while writes or the files of the store fail, otherwise 1.", () => {
+    const isWritable = !state.writesFail && !state.isUnreachable;
+    check();
+    return isWritable ? 1 : 0;
+  });
+  return (operation, kind) => {
+    // Without a first value of 0, rate() would not see the first failures.
     for (const reason of ["unavailable", "error"]) failures.inc({ operation, reason }, 0);
-  const writeState = new WriteState(store);
-  const help = "0 while writes or the files of the store fail, otherwise 1.";
-  registry.gauge("todo_store_writable", help, () => (writeState.read() ? 1 : 0));
-  return (operation) => {
-    const isWrite = WRITES.has(operation);
     return {
       answered: (ms) => {
         seconds.observe({ operation }, ms / 1000);
-        writeState.succeeded(isWrite);
+        state.isUnreachable = false;
+        if (kind === "write") state.writesFail = false;
       },
       failed: (reason) => {
         failures.inc({ operation, reason });
-        writeState.failed(isWrite, reason);
+        if (reason === "unavailable") state.isUnreachable = true;
+        if (kind === "write" && reason !== "full") state.writesFail = true;
       },
     };
   };
 }
 
-/** Whether the store can be written, as its last operations show. */
-class WriteState {
-  readonly #store: Pick<TodoStore, "checkWrites">;
-  #writesFail = false;
-  #isUnreachable = false;
-  #isChecking = false;
-
-  constructor(store: Pick<TodoStore, "checkWrites">) {
-    this.#store = store;
-  }
-
-  succeeded(isWrite: boolean): void {
-    this.#isUnreachable = false;
-    if (isWrite) this.#writesFail = false;
-  }
-
-  failed(isWrite: boolean, reason: StoreFailure): void {
-    if (reason === "unavailable") this.#isUnreachable = true;
-    if (isWrite && reason !== "full") this.#writesFail = true;
-  }
-
-  /**
-   * Returns what is known, and checks again for the next call. In the background, because a scrape must not wait for a store
-   * that does not answer. The check costs nothing while writes succeed, and notices a failure without a write.
-   */
-  read(): boolean {
-    const isWritable = !this.#writesFail && !this.#isUnreachable;
-    if (!this.#isChecking) this.#check();
-    return isWritable;
-  }
-
-  async #check(): Promise<void> {
-    if (this.#store.checkWrites === undefined) return;
-    this.#isChecking = true;
-    try {
-      await this.#store.checkWrites();
-      this.succeeded(true);
-    } catch {
-      // The next scrape checks again.
-      this.#writesFail = true;
-    }
-    this.#isChecking = false;
-  }
-}
-
 /** Returns the callbacks with which a store reports its batches and evictions. */
-function measureBatches({ registers }: MetricRegistry) {
+function measureBatches({ registers }: Metrics) {
   const batchWrites = new Histogram({
     name: "todo_store_batch_writes",
     help: "Writes that shared a transaction, on SQLite and PostgreSQL.",
