@@ -45,13 +45,11 @@ function generatedFiles(): Readonly<Record<string, string>> {
 
 /** Replaces the table below the heading "Codes". */
 function errorsPage(): string {
-  const rows = Object.entries(ERRORS).map(([name, { status, title, description }]) => [
-    String(status),
-    code(name),
-    title,
+  const rows = Object.entries(ERRORS).map(([name, { status, description }]) => [
+    `${status} ${code(name)}`,
     description,
   ]);
-  const codes = table(["status", "code", "title", "cause and remedy"], rows);
+  const codes = table(["error", "cause and remedy"], rows);
   return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
 }
 

@@ -123,7 +123,7 @@ describe("batches of", () => {
 test("the reference lists every metric in deploy/", () => {
   // Another test compares the reference with a running server.
   const reference = readFileSync(join(DEPLOY, "../docs/reference/metrics-and-logs.md"), "utf8");
-  const names = new Set([...reference.matchAll(/^\| `(\w+)` \|/gm)].map(([, name = ""]) => name));
+  const names = new Set([...reference.matchAll(/^- `(\w+)` \(/gm)].map(([, name = ""]) => name));
   const used = ["alerts.yml", "grafana-dashboard.json"].flatMap((file) =>
     [...readFileSync(join(DEPLOY, file), "utf8").matchAll(/\b(?:todo|process|nodejs)_[a-z0-9_]+/g)].map(
       ([name]) => name,
@@ -140,7 +140,7 @@ test("the guide lists each alert, and each alert says what to do", () => {
     .slice(1);
   const page = readFileSync(join(DEPLOY, "../docs/how-to/monitoring.md"), "utf8");
   const [, section = ""] = page.split("\n## Alerts\n");
-  const listed = [...section.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name);
+  const listed = [...section.matchAll(/^- `(\w+)`: /gm)].map(([, name]) => name);
   expect(alerts.length).toBeGreaterThan(10);
   expect(alerts.map((alert) => alert.split("\n")[0])).toEqual(listed);
   for (const alert of alerts) {

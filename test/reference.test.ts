@@ -40,6 +40,14 @@ const rowsOf = (text: string): string[][] =>
 /** Returns the texts in backticks. */
 const codesIn = (text = ""): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code = ""]) => code);
 
+/** Returns the items of a list such as "- `todo_store_todos` (gauge): to-dos in the store". */
+const entriesIn = (text: string): { readonly name: string; readonly kind: string; readonly text: string }[] =>
+  [...text.matchAll(/^- `([^`]+)` \((\w+)\)(?:: (.*))?$/gm)].map(([, name = "", kind = "", text = ""]) => ({
+    name,
+    kind,
+    text,
+  }));
+
 /** Returns the part of a page below a heading, up to the next heading of its level. */
 function section(page: string, heading: string): string {
   const [level = ""] = heading.split(" ");
@@ -113,11 +121,10 @@ test("the reference lists the metrics of a running server, and no others", async
     for (const label of Object.keys(labelsOf(series))) if (label !== "le") labels.get(family)?.add(label);
   }
   const page = section(read("metrics-and-logs.md"), "## Metrics");
-  const listed = rowsOf(page).filter(([, type = ""]) => /^(?:counter|gauge|histogram)$/.test(type));
-  const families = listed.map(([name, type, used]) => ({
-    name: codesIn(name)[0],
-    type,
-    labels: codesIn(used).toSorted(),
+  const families = entriesIn(page).map(({ name, kind, text }) => ({
+    name,
+    type: kind,
+    labels: codesIn(text).toSorted(),
   }));
   // Without a rescue file, its metric has no series.
   labels.get("todo_store_rescue_info")?.add("file");
@@ -126,10 +133,10 @@ test("the reference lists the metrics of a running server, and no others", async
     type,
     labels: [...(labels.get(name) ?? [])].toSorted(),
   }));
-  const byName = (one: { name?: string | undefined }, other: { name?: string | undefined }): number =>
-    (one.name ?? "").localeCompare(other.name ?? "");
+  const byName = (one: { name: string }, other: { name: string }): number =>
+    one.name.localeCompare(other.name);
   // The pool exists on PostgreSQL only. Beside Linux, the library has no metrics of memory and file descriptors.
-  const isHere = ({ name = "" }): boolean =>
+  const isHere = ({ name }: { name: string }): boolean =>
     !/^todo_store_(?:connections|queries)$/.test(name) &&
     (process.platform === "linux" || !name.startsWith("process_"));
   expect(families.filter(isHere).toSorted(byName)).toEqual(actual.filter(isHere).toSorted(byName));
@@ -148,13 +155,10 @@ function listedLines(): ReadonlyMap<
   string,
   { readonly level: string; readonly fields: ReadonlySet<string> }
 > {
-  const rows = rowsOf(section(read("metrics-and-logs.md"), "## Logs")).filter(([, level = ""]) =>
-    /^(?:info|warn|error)$/.test(level),
-  );
   return new Map(
-    rows.map(([message = "", level = "", fields]) => [
-      message.replaceAll("`", ""),
-      { level, fields: new Set(codesIn(fields)) },
+    entriesIn(section(read("metrics-and-logs.md"), "## Logs")).map(({ name, kind, text }) => [
+      name,
+      { level: kind, fields: new Set(codesIn(text)) },
     ]),
   );
 }
