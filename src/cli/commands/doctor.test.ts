@@ -146,7 +146,7 @@ describe("todo doctor", () => {
     await databases.query(`CREATE ROLE ${url.username} LOGIN PASSWORD '${url.password}'`);
     expect((await doctor(free, { TODO_STORE: url.href })).lines.store).toEqual([
       expect.stringMatching(
-        /^failed: the role \w+ may not create the schema todo_service: run "todo migrate"/,
+        /^failed: the role \w+ may not use the schema todo_service: as \w+, run "todo migrate"/,
       ),
     ]);
   });

@@ -1,17 +1,6 @@
--- The functions, which each migration replaces. A role needs only USAGE on the schema and EXECUTE on its functions. Therefore
--- every access has a function that runs with the rights of the schema's owner (SECURITY DEFINER) and with a fixed
--- search_path. The functions use the clock of the database, because replicas may have wrong clocks.
-
-DO $$
-DECLARE
-  old regprocedure;
-BEGIN
-  FOR old IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'todo_service'::regnamespace LOOP
-    EXECUTE 'DROP FUNCTION ' || old;
-  END LOOP;
-END
-$$;
-DROP TYPE IF EXISTS todo_service.key;
+-- The functions. A role needs only USAGE on the schema and EXECUTE on its functions. Therefore every access has a function
+-- that runs with the rights of the schema's owner (SECURITY DEFINER) and with a fixed search_path. The functions use the
+-- clock of the database, because replicas may have wrong clocks.
 
 CREATE FUNCTION todo_service.random_epoch() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT left(replace(gen_random_uuid()::text, '-', ''), 16)
@@ -378,5 +367,4 @@ BEGIN
 END
 $$;
 
-INSERT INTO todo_service.store SELECT todo_service.random_epoch(), todo_service.current_run(), 0, 0, 0, 0
-  WHERE NOT EXISTS (SELECT FROM todo_service.store);
+INSERT INTO todo_service.store VALUES (todo_service.random_epoch(), todo_service.current_run(), 0, 0, 0, 0);

@@ -15,7 +15,7 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
 }
 
 /** The first parameters of a query, which `toValues` returns, as a row of the table. The database sets the column `added`. */
-export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $10, NULL, $9, $11, $12, $13)::todo_service.keys";
+export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, NULL)::todo_service.keys";
 
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
 export class PostgresKeys implements KeyStore {

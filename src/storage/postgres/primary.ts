@@ -68,6 +68,7 @@ export class Primary {
   /** @param url in libpq's format: `postgres://user:password@host1:5432,host2:5432/database?sslmode=…` */
   constructor(url: string, options: PrimaryOptions) {
     this.#urls = splitUrls(url);
+    for (const each of this.#urls) rejectSessionParameters(each);
     this.#options = options;
     this.pool = { connections: options.connections, queries: 0 };
   }
@@ -190,15 +191,7 @@ export class Primary {
       bigint: true,
       // Without this option, the variable PGDATABASE overrides the URL.
       ...(database !== "" && { database }),
-      connection: {
-        application_name: "todo-service",
-        default_transaction_isolation: "read committed",
-        synchronous_commit: "on",
-        statement_timeout: queryTimeoutMs,
-        idle_in_transaction_session_timeout: queryTimeoutMs,
-        search_path: "pg_catalog",
-        [DIRECT_PARAMETER]: "on",
-      },
+      connection: sessionParameters(queryTimeoutMs),
     });
   }
 
@@ -213,6 +206,17 @@ export class Primary {
 }
 
 const UNREACHABLE = "; check that PostgreSQL is running, and the host and port of the URL";
+
+/** The settings of each connection. They override those of the URL. */
+const sessionParameters = (queryTimeoutMs: number) => ({
+  application_name: "todo-service",
+  default_transaction_isolation: "read committed",
+  synchronous_commit: "on",
+  statement_timeout: queryTimeoutMs,
+  idle_in_transaction_session_timeout: queryTimeoutMs,
+  search_path: "pg_catalog",
+  [DIRECT_PARAMETER]: "on",
+});
 
 /** A session parameter that a connection pooler does not pass on. */
 const DIRECT_PARAMETER = "todo_service.direct";
@@ -252,6 +256,20 @@ function splitUrls(url: string): string[] {
   throw new Error(
     "the URL is invalid: in a password, write a special character as % and two digits, such as %23 for #",
   );
+}
+
+/** Throws if a URL sets a session parameter, by its name or as `options=-c NAME=VALUE`, because it would have no effect. */
+function rejectSessionParameters(url: string): void {
+  for (const [parameter, value] of new URL(url).searchParams) {
+    const inOptions = [...value.matchAll(/(?:-c\s*|--)([\w.-]+)=/g)].map(([, name = ""]) => name);
+    const names = (parameter === "options" ? inOptions : [parameter]).map((name) =>
+      name.toLowerCase().replaceAll("-", "_"),
+    );
+    const ignored = names.find((name) => Object.hasOwn(sessionParameters(0), name));
+    if (ignored === undefined) continue;
+    const remedy = ignored === "search_path" ? "use one database for each list" : "remove it from the URL";
+    throw new Error(`the service sets ${ignored} itself, so it has no effect in the URL: ${remedy}`);
+  }
 }
 
 const getHost = (url: string): string => new URL(url).host || "localhost";

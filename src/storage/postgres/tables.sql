@@ -1,8 +1,6 @@
--- The tables of format 1.
-
--- The number of applied migrations.
+-- The version of the schema.
 CREATE TABLE todo_service.format (version bigint NOT NULL);
-INSERT INTO todo_service.format VALUES (0);
+INSERT INTO todo_service.format VALUES (1);
 -- A title is stored as its JSON string, so it can contain U+0000 and is encoded only once.
 CREATE TABLE todo_service.todos (id bigint PRIMARY KEY, title text NOT NULL, done boolean NOT NULL);
 -- A row has all events of a batch, one event per line, and the last sequence number. An epoch is a run of the server.
@@ -11,10 +9,12 @@ CREATE TABLE todo_service.idempotency_records (
   key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, created_at bigint NOT NULL
 );
 CREATE INDEX idempotency_records_by_age ON todo_service.idempotency_records (created_at);
+-- A key was made with another key (parent), or with a user or a client (owner).
 CREATE TABLE todo_service.keys (
   id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
   created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
-  parent text, added bigint GENERATED ALWAYS AS IDENTITY
+  kind text NOT NULL DEFAULT 'client', parent text, owner_kind text, owner_name text, owner_hash text,
+  added bigint GENERATED ALWAYS AS IDENTITY
 );
 -- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
 CREATE TABLE todo_service.store (
