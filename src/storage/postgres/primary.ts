@@ -11,8 +11,8 @@ export type Value = string | number | bigint | boolean | Uint8Array | null;
 /** Work with the pool. Long work calls `progress` to extend its timeout. */
 export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
 
-/** SQLSTATEs after which another connection or host may work: read-only, standby, shutdown, connection failure. */
-const FAILOVER_SQLSTATES = /^(?:25006|55000|57P0[1-5]|08...)$/;
+/** SQLSTATEs and codes of the driver after which another connection or host may work: read-only, standby, shutdown, connection failure. */
+const CONNECTION_FAILURES = /^(?:25006|55000|57P0[1-5]|08...|ERR_POSTGRES_(?:CONNECTION|IDLE|LIFETIME)_.+)$/;
 
 /** Insufficient resources, such as too many connections or a full disk. */
 const OUT_OF_RESOURCES = /^53...$/;
@@ -41,7 +41,9 @@ export async function openPrimary<Opened>(
   } catch (error) {
     await primary.close();
     const cause = error instanceof ServiceError ? error.cause : error;
-    throw isTemporary(cause) ? new StoreUnavailableError(errorMessage(cause), { cause }) : cause;
+    throw failureOf(cause) !== "permanent"
+      ? new StoreUnavailableError(errorMessage(cause), { cause })
+      : cause;
   }
 }
 
@@ -94,7 +96,7 @@ export class Primary {
       });
     } catch (cause) {
       isOver = true;
-      if (sql !== undefined && isLost(cause)) this.#discard(pool);
+      if (sql !== undefined && failureOf(cause) === "connection") this.#discard(pool);
       throw storeUnavailable(cause);
     } finally {
       this.pool.queries--;
@@ -161,7 +163,7 @@ export class Primary {
         mayRecover = true;
       } catch (error) {
         reasons.push(`${getHost(url)}: ${errorMessage(error)}`);
-        mayRecover ||= isTemporary(error);
+        mayRecover ||= failureOf(error) !== "permanent";
       }
       await sql.close({ timeout: 0 });
     }
@@ -280,17 +282,15 @@ const getDatabase = (url: string): string => decodeURIComponent(new URL(url).pat
 const rejectsParameters = (error: unknown): boolean =>
   error instanceof SQL.PostgresError && error.message.includes("startup parameter");
 
-function isLost(error: unknown): boolean {
-  if (!(error instanceof SQL.PostgresError)) return error instanceof TimeoutError;
-  return error.errno === undefined || FAILOVER_SQLSTATES.test(error.errno);
-}
-
-/** Whether a later attempt may succeed. A rejected password, an unknown database and an untrusted certificate stay wrong. */
-function isTemporary(error: unknown): boolean {
-  if (error instanceof StoreUnavailableError || error instanceof TimeoutError) return true;
-  if (!(error instanceof SQL.PostgresError)) return false;
-  if (error.errno === undefined) return error.code.startsWith("ERR_POSTGRES_CONNECTION_");
-  return FAILOVER_SQLSTATES.test(error.errno) || OUT_OF_RESOURCES.test(error.errno);
+/**
+ * Returns what has failed: the connection, which a new attempt may restore; resources, which may become free; or something
+ * that stays wrong, such as a rejected password, an unknown database or an untrusted certificate.
+ */
+function failureOf(error: unknown): "connection" | "resources" | "permanent" {
+  if (error instanceof StoreUnavailableError || error instanceof TimeoutError) return "connection";
+  if (!(error instanceof SQL.PostgresError)) return "permanent";
+  if (CONNECTION_FAILURES.test(error.errno ?? error.code)) return "connection";
+  return OUT_OF_RESOURCES.test(error.errno ?? "") ? "resources" : "permanent";
 }
 
 async function close(pool: Promise<SQL>, withinMs: number): Promise<void> {

@@ -578,7 +578,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       ["search_path=home", "search_path", "use one database for each list"],
       ["options=-csearch_path=home", "search_path", "use one database for each list"],
       [
-        "sslmode=disable&options=-c%20geqo=off%20--Search-Path=home",
+        "sslmode=disable&options=-c%20jit=off%20--Search-Path=home",
         "search_path",
         "use one database for each list",
       ],
