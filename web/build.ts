@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { extname } from "node:path";
+import { basename, extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type OpenApiDocument, renderOpenApi } from "../docs/openapi.ts";
 
@@ -17,10 +17,10 @@ const ASSETS = [
   "keys.css",
   "docs.css",
   "error.css",
-  "sign-in.ts",
+  "people/sign-in.ts",
   "todos.ts",
   "docs.ts",
-  "keys.ts",
+  "people/keys.ts",
 ] as const;
 
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
@@ -50,8 +50,8 @@ async function build(): Promise<string> {
   const assets: Record<string, object> = {};
   const pathByName = new Map<string, string>();
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
-    const path = hashedName(name, content);
-    pathByName.set(name, path);
+    const path = hashedName(basename(name), content);
+    pathByName.set(basename(name), path);
     assets[path] = { type: TYPES[extname(path)], ...stored };
   };
 
@@ -74,7 +74,7 @@ async function build(): Promise<string> {
   const { todos = "", docs = "" } = pages;
   const reference = await renderReference();
   pages.docs = docs.replace("</main>", () => `${reference}</main>`);
-  const serviceWorker = await buildScript("service-worker.ts", {
+  const serviceWorker = await buildScript("sync/service-worker.ts", {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(getHash(todos)),
   });

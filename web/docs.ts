@@ -1,5 +1,5 @@
-import { copyText } from "./clipboard.ts";
-import { createElement } from "./dom.ts";
+import { copyText } from "./view/clipboard.ts";
+import { createElement } from "./view/dom.ts";
 
 /** Puts the address of this server into each command, and a button beside it that copies the command. */
 for (const command of document.querySelectorAll(".language-sh")) {

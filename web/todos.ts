@@ -2,22 +2,23 @@ import { type LiveList, type Todo, TodoApiError } from "../src/sdk/client.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
-import { Actions } from "./actions.ts";
-import type { Change } from "./change.ts";
-import { Composer } from "./composer.ts";
-import { createFetch, isBrowserRejected, PageApi } from "./connection.ts";
-import { ConnectionState, describeConnection } from "./connection-state.ts";
-import { requireElement } from "./dom.ts";
-import { ListView } from "./list-view.ts";
-import { describeRejections, errorMessage, formatCount, nameAll } from "./messages.ts";
-import { announce, ask, showToast } from "./notifications.ts";
-import { OfflineCopy, readLastList } from "./offline.ts";
-import { Outbox } from "./outbox.ts";
-import { Sender } from "./sender.ts";
-import { SessionView } from "./session.ts";
-import type { Session } from "./session-requests.ts";
-import { installShortcuts } from "./shortcuts.ts";
-import { State } from "./state.ts";
+import type { Change } from "./model/change.ts";
+import { Outbox } from "./model/outbox.ts";
+import { State } from "./model/state.ts";
+import { SessionView } from "./people/session.ts";
+import type { Session } from "./people/session-requests.ts";
+import { createFetch, isBrowserRejected, PageApi } from "./sync/connection.ts";
+import { ConnectionState } from "./sync/connection-state.ts";
+import { OfflineCopy, readLastList } from "./sync/offline.ts";
+import { Sender } from "./sync/sender.ts";
+import { Actions } from "./view/actions.ts";
+import { Composer } from "./view/composer.ts";
+import { requireElement } from "./view/dom.ts";
+import { ListView } from "./view/list.ts";
+import { describeRejections, errorMessage, formatCount, nameAll } from "./view/messages.ts";
+import { describeConnection } from "./view/notice.ts";
+import { installShortcuts } from "./view/shortcuts.ts";
+import { announce, ask, showToast } from "./view/toasts.ts";
 
 /** Without any answer after this time, the page shows the last list that the browser kept. */
 const LAST_LIST_DELAY_MS = 500;
@@ -43,7 +44,10 @@ const session = new SessionView({
   onSignedIn,
 });
 const connection = new ConnectionState(renderNotice);
-const api = new PageApi({ fetch: createFetch(onSlow), retries: 0 });
+const api = new PageApi({
+  fetch: createFetch((response) => session.onResponse(response), onSlow),
+  retries: 0,
+});
 const sender = new Sender({
   api,
   outbox,

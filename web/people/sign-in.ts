@@ -1,12 +1,12 @@
-import { TodoApiError } from "../src/sdk/client.ts";
-import { readDeletion } from "../src/sdk/exchange.ts";
-import { isUnauthorized } from "../src/sdk/follow.ts";
-import { createTransport } from "../src/sdk/transport.ts";
-import { onSubmit, requireElement, showFieldError } from "./dom.ts";
-import { errorMessage } from "./messages.ts";
+import { TodoApiError } from "../../src/sdk/client.ts";
+import { readDeletion } from "../../src/sdk/exchange.ts";
+import { isUnauthorized } from "../../src/sdk/follow.ts";
+import { createTransport } from "../../src/sdk/transport.ts";
+import { writeSetting } from "../settings.ts";
+import { onSubmit, requireElement, showFieldError } from "../view/dom.ts";
+import { errorMessage } from "../view/messages.ts";
 import { request, requestJson } from "./request.ts";
 import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
-import { writeSetting } from "./settings.ts";
 
 export { DevicesDialog } from "./devices.ts";
 

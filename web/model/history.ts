@@ -1,6 +1,6 @@
-import type { TodoId } from "../src/sdk/client.ts";
-import { findTodo } from "../src/sdk/json.ts";
-import { isNewId } from "../src/sdk/overlay.ts";
+import type { TodoId } from "../../src/sdk/client.ts";
+import { findTodo } from "../../src/sdk/json.ts";
+import { isNewId } from "../../src/sdk/overlay.ts";
 import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target } from "./change.ts";
 import type { Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";

@@ -1,4 +1,4 @@
-import { createTransport } from "../src/sdk/transport.ts";
+import { createTransport } from "../../src/sdk/transport.ts";
 
 /** Sends a request once and without a time limit. The browser adds the credentials that it knows. */
 export const { request } = createTransport({ retries: 0, timeoutMs: Number.POSITIVE_INFINITY });

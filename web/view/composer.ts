@@ -1,8 +1,8 @@
 import { requireElement, showFieldError } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
-import { announce } from "./notifications.ts";
 import { MAX_TITLE_LENGTH } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
+import { announce } from "./toasts.ts";
 
 const form = requireElement("#new-todo", HTMLFormElement);
 const titleInput = requireElement("#title", HTMLInputElement);

@@ -7,17 +7,16 @@ import {
   type TodoApiOptions,
   type TodoEvent,
   type TodoList,
-} from "../src/sdk/client.ts";
-import { readEvents } from "../src/sdk/event-stream.ts";
-import { isEventStream } from "../src/sdk/exchange.ts";
-import { followList } from "../src/sdk/follow.ts";
-import { requestList } from "../src/sdk/list.ts";
-import { lead } from "../src/sdk/position.ts";
-import { delay } from "../src/sdk/retry.ts";
-import { createTransport, type Transport } from "../src/sdk/transport.ts";
-import { createWrites, type Writes } from "../src/sdk/writes.ts";
-import { pageVisible } from "./dom.ts";
-import { fetchList } from "./session.ts";
+} from "../../src/sdk/client.ts";
+import { readEvents } from "../../src/sdk/event-stream.ts";
+import { isEventStream } from "../../src/sdk/exchange.ts";
+import { followList } from "../../src/sdk/follow.ts";
+import { requestList } from "../../src/sdk/list.ts";
+import { lead } from "../../src/sdk/position.ts";
+import { delay } from "../../src/sdk/retry.ts";
+import { createTransport, type Transport } from "../../src/sdk/transport.ts";
+import { createWrites, type Writes } from "../../src/sdk/writes.ts";
+import { pageVisible } from "../visibility.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 
 /** A request without an answer for this time shows that the connection is bad. */
@@ -34,13 +33,14 @@ const SILENCE_MS = 20_000;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
-/** Returns a `fetch` that reports when a request has no answer, and when one has. */
-export function createFetch(onSlow: (isSlow: boolean) => void) {
+/** Returns a `fetch` that reports each response, when a request has no answer, and when one has. */
+export function createFetch(onResponse: (response: Response) => void, onSlow: (isSlow: boolean) => void) {
   return async (url: string, init: RequestInit): Promise<Response> => {
     const timer = setTimeout(() => onSlow(true), SLOW_MS);
     try {
       // Browsers finish these requests after the page has closed. Their bodies are small enough for that (64 KiB).
-      const response = await fetchList(url, { ...init, keepalive: init.method !== "GET" });
+      const response = await fetch(url, { ...init, keepalive: init.method !== "GET" });
+      onResponse(response);
       onSlow(false);
       return response;
     } finally {

@@ -93,9 +93,3 @@ export function showFieldError(input: HTMLInputElement, message = ""): void {
   if (message === "") input.removeAttribute("aria-invalid");
   else input.setAttribute("aria-invalid", "true");
 }
-
-/** Resolves when the window is visible. */
-export async function pageVisible(): Promise<void> {
-  while (document.hidden)
-    await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-}

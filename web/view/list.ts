@@ -1,12 +1,12 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import { createMatcher } from "../src/search.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { createMatcher } from "../../src/search.ts";
+import type { State } from "../model/state.ts";
+import { readSetting, writeSetting } from "../settings.ts";
 import { quote, requireElement } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
-import { announce } from "./notifications.ts";
-import { readSetting, writeSetting } from "./settings.ts";
-import type { State } from "./state.ts";
-import { type Control, VirtualList } from "./virtual-list.ts";
+import { type Control, VirtualList } from "./rows.ts";
+import { announce } from "./toasts.ts";
 
 /** The search field appears from this number of to-dos on. */
 const MIN_SEARCHABLE = 10;

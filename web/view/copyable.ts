@@ -1,4 +1,4 @@
-import type { SignInLink } from "../src/sdk/client.ts";
+import type { SignInLink } from "../../src/sdk/client.ts";
 import { copyText } from "./clipboard.ts";
 import { createElement } from "./dom.ts";
 

@@ -1,8 +1,7 @@
-import { TodoApiError } from "../src/sdk/client.ts";
-import { isProxyFailure } from "../src/sdk/retry.ts";
-import type { Change } from "./change.ts";
+import { TodoApiError } from "../../src/sdk/client.ts";
+import { isProxyFailure } from "../../src/sdk/retry.ts";
+import type { Change, Rejection } from "../model/change.ts";
 import { type Content, quote } from "./dom.ts";
-import type { Rejection } from "./sender.ts";
 
 /** The most titles that one message contains. */
 const MAX_NAMES = 3;

@@ -1,14 +1,21 @@
-import { TodoApiError, type TodoId } from "../src/sdk/client.ts";
-import { findTodo } from "../src/sdk/json.ts";
-import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
-import { lead } from "../src/sdk/position.ts";
-import { delay, retryDelay } from "../src/sdk/retry.ts";
-import type { Writes } from "../src/sdk/writes.ts";
-import { type Change, type ChangeKind, isDeletion, type Target, toEffect } from "./change.ts";
+import { TodoApiError, type TodoId } from "../../src/sdk/client.ts";
+import { findTodo } from "../../src/sdk/json.ts";
+import { type Confirmation, isNewId } from "../../src/sdk/overlay.ts";
+import { lead } from "../../src/sdk/position.ts";
+import { delay, retryDelay } from "../../src/sdk/retry.ts";
+import type { Writes } from "../../src/sdk/writes.ts";
+import { findLocks } from "../locks.ts";
+import {
+  type Change,
+  type ChangeKind,
+  isDeletion,
+  type Rejection,
+  type Target,
+  toEffect,
+} from "../model/change.ts";
+import type { Answer, Outbox } from "../model/outbox.ts";
+import type { State } from "../model/state.ts";
 import { isBrowserRejected, type PageApi } from "./connection.ts";
-import { findLocks } from "./locks.ts";
-import type { Answer, Outbox } from "./outbox.ts";
-import type { State } from "./state.ts";
 import { isMultiplexed } from "./stream-slots.ts";
 
 /** The maximum number of changes that are sent at the same time, besides new to-dos. */
@@ -19,13 +26,6 @@ const MAX_RETRY_MS = 5000;
 const RECHECK_MS = 5000;
 /** The service forgets idempotency keys after 24 hours. */
 const MAX_CREATE_AGE_MS = 23 * 3600_000;
-
-/** What the service did not do, and why. */
-export interface Rejection {
-  readonly target: Target;
-  /** `gone`: the to-do was deleted elsewhere. `other`: the id belongs to another to-do now. */
-  readonly reason: "gone" | "other" | TodoApiError;
-}
 
 export interface SenderOptions {
   /** Sends each request once. */

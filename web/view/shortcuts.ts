@@ -1,6 +1,6 @@
+import { readSetting, writeSetting } from "../settings.ts";
 import { isDialogOpen, requireElement } from "./dom.ts";
 import { onKeyDown, toLetter } from "./keyboard.ts";
-import { readSetting, writeSetting } from "./settings.ts";
 
 export interface ShortcutActions {
   readonly newTodo: () => void;

@@ -1,8 +1,8 @@
-import type { TodoApiError } from "../src/sdk/client.ts";
-import { requireElement } from "./dom.ts";
-import { ask, showToast } from "./notifications.ts";
+import type { TodoApiError } from "../../src/sdk/client.ts";
+import { onSettingChange, readSetting, writeSetting } from "../settings.ts";
+import { requireElement } from "../view/dom.ts";
+import { ask, showToast } from "../view/toasts.ts";
 import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
-import { onSettingChange, readSetting, writeSetting } from "./settings.ts";
 import type { DevicesDialog, SignInForm } from "./sign-in.ts";
 
 /** The path of the built sign-in.ts. Only private mode needs it, so it is loaded later. */
@@ -26,21 +26,13 @@ const forms = requireElement("#sign-in-forms", HTMLElement);
 const dialog = requireElement("#devices", HTMLDialogElement);
 const devicesButton = requireElement("#show-devices", HTMLButtonElement);
 
-/** Whether a response has shown that the service is private. */
-let isPrivate = false;
-
-/** Fetches a list, and notes whether the service is private: its responses then vary by the cookie. */
-export async function fetchList(url: string, init: RequestInit): Promise<Response> {
-  const response = await fetch(url, init);
-  if (response.headers.get("vary")?.includes("Cookie") === true) isPrivate = true;
-  return response;
-}
-
 /** Signs in and out where the service is private. In open mode, it shows nothing. */
 export class SessionView {
   readonly #options: SessionOptions;
   /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
   #code = takeCode();
+  /** Whether a response has shown that the service is private. */
+  #isPrivate = false;
   #isEnded = false;
   /** Who is signed in, once it is known. */
   #owner: string | undefined;
@@ -66,6 +58,11 @@ export class SessionView {
     });
   }
 
+  /** Notes whether the service is private: its responses then vary by the cookie. */
+  onResponse({ headers }: Response): void {
+    if (headers.get("vary")?.includes("Cookie") === true) this.#isPrivate = true;
+  }
+
   /** The list can be read. Finds out who is signed in if the service is private. Rejects with a TodoApiError without an answer. */
   identify(): Promise<void> {
     this.#identifying ??= this.#identify().finally(() => {
@@ -75,7 +72,7 @@ export class SessionView {
   }
 
   async #identify(): Promise<void> {
-    if (!isPrivate) return;
+    if (!this.#isPrivate) return;
     const session = await readSession();
     if (session === undefined || this.#isEnded) return;
     const owner = `${session.kind} ${session.name}`;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MAX_TITLE_LENGTH as SERVICE_MAX_TITLE_LENGTH } from "../src/todo.ts";
+import { MAX_TITLE_LENGTH as SERVICE_MAX_TITLE_LENGTH } from "../../src/todo.ts";
 import { MAX_TITLE_LENGTH, parseLines, toMarkdown } from "./paste.ts";
 
 const titles = (text: string): string[] =>

@@ -1,5 +1,5 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import type { Effect } from "../src/sdk/overlay.ts";
+import type { Todo, TodoApiError, TodoId } from "../../src/sdk/client.ts";
+import type { Effect } from "../../src/sdk/overlay.ts";
 
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
@@ -34,6 +34,13 @@ export interface Change {
   readonly sent?: Sent;
   /** Who made it, if the service is private. */
   readonly owner?: string;
+}
+
+/** What the service did not do, and why. */
+export interface Rejection {
+  readonly target: Target;
+  /** `gone`: the to-do was deleted elsewhere. `other`: the id belongs to another to-do now. */
+  readonly reason: "gone" | "other" | TodoApiError;
 }
 
 export const isDeletion = (kind: ChangeKind): kind is "deleted" | "cleared" =>

@@ -1,9 +1,19 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import { compareIds, findTodo } from "../src/sdk/json.ts";
-import { isNewId, Overlay } from "../src/sdk/overlay.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { compareIds, findTodo } from "../../src/sdk/json.ts";
+import { isNewId, Overlay } from "../../src/sdk/overlay.ts";
 import { type Change, type Target, toEffect } from "./change.ts";
-import type { LastList } from "./offline.ts";
 import type { Answer, Outbox } from "./outbox.ts";
+
+/** The list as it was when this browser was last connected. */
+export interface LastList {
+  /** The newest to-dos, in ascending order of id. */
+  readonly todos: Todo[];
+  /** The position of the list in the event stream. */
+  readonly position: string;
+  /** The number of all to-dos. */
+  readonly total: number;
+  readonly readAt: Date;
+}
 
 /** The to-dos that match the search, in ascending order of id. */
 export interface View {

@@ -1,5 +1,5 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import { compareIds, indexOf } from "../src/sdk/json.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { compareIds, indexOf } from "../../src/sdk/json.ts";
 import { createElement } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { installSwipe } from "./swipe.ts";

@@ -1,12 +1,12 @@
-import { deviceLabel } from "../src/device-name.ts";
-import type { SignInLink } from "../src/sdk/client.ts";
-import { TodoApiError } from "../src/sdk/client.ts";
-import { readDeletion } from "../src/sdk/exchange.ts";
-import { isUnauthorized } from "../src/sdk/follow.ts";
-import { createLinkView } from "./copyable.ts";
-import { createButton, createElement, onSubmit, requireElement, showFieldError } from "./dom.ts";
-import { errorMessage, formatCount, formatTime } from "./messages.ts";
-import type { ask } from "./notifications.ts";
+import { deviceLabel } from "../../src/device-name.ts";
+import type { SignInLink } from "../../src/sdk/client.ts";
+import { TodoApiError } from "../../src/sdk/client.ts";
+import { readDeletion } from "../../src/sdk/exchange.ts";
+import { isUnauthorized } from "../../src/sdk/follow.ts";
+import { createLinkView } from "../view/copyable.ts";
+import { createButton, createElement, onSubmit, requireElement, showFieldError } from "../view/dom.ts";
+import { errorMessage, formatCount, formatTime } from "../view/messages.ts";
+import type { ask } from "../view/toasts.ts";
 import { request, requestJson } from "./request.ts";
 import { type Device, LINK, readSession } from "./session-requests.ts";
 

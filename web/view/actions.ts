@@ -1,16 +1,16 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import { type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { type ChangeKind, isDeletion, newId, type Target } from "../model/change.ts";
+import { History, type Step } from "../model/history.ts";
+import type { Outbox } from "../model/outbox.ts";
+import type { State } from "../model/state.ts";
 import { copyText } from "./clipboard.ts";
 import type { Line } from "./composer.ts";
 import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from "./dom.ts";
-import { History, type Step } from "./history.ts";
-import { inOrder, type ListView } from "./list-view.ts";
+import { inOrder, type ListView } from "./list.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
-import { announce, showStatus, showTimed, showToast } from "./notifications.ts";
-import type { Outbox } from "./outbox.ts";
 import { toMarkdown } from "./paste.ts";
 import { UNDO_HINT } from "./shortcuts.ts";
-import type { State } from "./state.ts";
+import { announce, showStatus, showTimed, showToast } from "./toasts.ts";
 
 const menu = requireElement("#menu", HTMLElement);
 const menuButton = requireElement("#show-menu", HTMLButtonElement);

@@ -1,5 +1,6 @@
-import type { Todo } from "../src/sdk/client.ts";
-import { parseTodo } from "../src/sdk/json.ts";
+import type { Todo } from "../../src/sdk/client.ts";
+import { parseTodo } from "../../src/sdk/json.ts";
+import type { LastList } from "../model/state.ts";
 
 /** Trusted Types, which the compiler's library does not declare. A URL of theirs counts as a string, as `register` declares it. */
 declare global {
@@ -21,17 +22,6 @@ const WORKER_URL = "/service-worker.js";
 const LIST_CACHE = "todo-service.list";
 /** The name of the list in its cache. No request uses this address. */
 const LIST_ENTRY = "/last-list";
-
-/** The list as it was when this browser was last connected. */
-export interface LastList {
-  /** The newest to-dos, in ascending order of id. */
-  readonly todos: Todo[];
-  /** The position of the list in the event stream. */
-  readonly position: string;
-  /** The number of all to-dos. */
-  readonly total: number;
-  readonly readAt: Date;
-}
 
 /** The list as the service reported it. */
 interface ConfirmedList {

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
-import { TodoApiError } from "../src/sdk/client.ts";
-import { type Connection, describeConnection } from "./connection-state.ts";
+import { TodoApiError } from "../../src/sdk/client.ts";
+import type { Connection } from "../sync/connection-state.ts";
+import { describeConnection } from "./notice.ts";
 
 const connected: Connection = { stream: "connected", isPolling: false, isWaiting: false, isOnline: true };
 const busy = new TodoApiError("overloaded", "the service is overloaded", { retryAfter: 2 });

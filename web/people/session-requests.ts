@@ -1,4 +1,4 @@
-import { TodoApiError } from "../src/sdk/client.ts";
+import { TodoApiError } from "../../src/sdk/client.ts";
 import { requestJson } from "./request.ts";
 
 /** A signed-in browser. */

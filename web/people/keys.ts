@@ -1,19 +1,19 @@
-import { deviceLabel } from "../src/device-name.ts";
-import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../src/sdk/client.ts";
-import { createKeysApi } from "../src/sdk/keys.ts";
-import { delay } from "../src/sdk/retry.ts";
-import { createCopyable, createLinkView } from "./copyable.ts";
+import { deviceLabel } from "../../src/device-name.ts";
+import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../../src/sdk/client.ts";
+import { createKeysApi } from "../../src/sdk/keys.ts";
+import { delay } from "../../src/sdk/retry.ts";
+import { createCopyable, createLinkView } from "../view/copyable.ts";
 import {
   createButton,
   createElement,
   isDialogOpen,
   onSubmit,
-  pageVisible,
   requireElement,
   showFieldError,
-} from "./dom.ts";
-import { errorMessage, formatTime } from "./messages.ts";
-import { announce, showToast } from "./notifications.ts";
+} from "../view/dom.ts";
+import { errorMessage, formatTime } from "../view/messages.ts";
+import { announce, showToast } from "../view/toasts.ts";
+import { pageVisible } from "../visibility.ts";
 import { request, requestJson } from "./request.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */

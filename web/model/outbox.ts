@@ -1,9 +1,9 @@
-import type { Todo, TodoId } from "../src/sdk/client.ts";
-import { type Confirmation, isNewId } from "../src/sdk/overlay.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { type Confirmation, isNewId } from "../../src/sdk/overlay.ts";
+import { findLocks } from "../locks.ts";
+import { listSettings, onSettingChange, readSetting, writeSetting } from "../settings.ts";
 import { type Change, type ChangeKind, isDeletion, newId, type Sent, type Target } from "./change.ts";
-import { findLocks } from "./locks.ts";
-import { editChanges, openDatabase } from "./outbox-database.ts";
-import { listSettings, onSettingChange, readSetting, writeSetting } from "./settings.ts";
+import { editChanges, openDatabase } from "./database.ts";
 
 /** The maximum number of targets of one change. */
 const MAX_TARGETS = 100;
