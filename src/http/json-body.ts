@@ -85,20 +85,16 @@ function parseJson(bytes: Uint8Array): unknown {
 }
 
 /** Returns `unsupported_media_type` unless a request has a JSON body without a content coding. */
-function checkType({ method, headers }: Request): ServiceError | undefined {
-  const type = headers.get("content-type");
-  const coding = headers.get("content-encoding");
+function checkType({ method, headers: sent }: Request): ServiceError | undefined {
+  const type = sent.get("content-type");
+  const coding = sent.get("content-encoding");
   if (coding === null && type !== null && (type === "application/json" || isJson(type))) return undefined;
   const accepted = { [`Accept-${method === "PATCH" ? "Patch" : "Post"}`]: "application/json" };
-  if (coding !== null)
-    return new ServiceError("unsupported_media_type", {
-      detail: "Send the body without Content-Encoding.",
-      headers: { ...accepted, "Accept-Encoding": "identity" },
-    });
-  return new ServiceError("unsupported_media_type", {
-    detail: "Send the body with Content-Type: application/json, in UTF-8.",
-    headers: accepted,
-  });
+  const [detail, headers] =
+    coding === null
+      ? ["Send the body with Content-Type: application/json, in UTF-8.", accepted]
+      : ["Send the body without Content-Encoding.", { ...accepted, "Accept-Encoding": "identity" }];
+  return new ServiceError("unsupported_media_type", { detail, headers });
 }
 
 function isJson(type: string): boolean {

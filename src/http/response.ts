@@ -23,19 +23,21 @@ const COMMON_HEADERS = {
 export const TODO_POSITION = "Todo-Position";
 
 // Shared Headers objects cost Bun less than an object literal for each response.
-const JSON_OK = { headers: new Headers({ ...COMMON_HEADERS, "Content-Type": "application/json" }) };
-const LAST_PAGE = { headers: new Headers(JSON_OK.headers) };
-LAST_PAGE.headers.set("Cache-Control", "no-cache");
-const PAGE = { headers: new Headers(LAST_PAGE.headers) };
-const CREATED = { status: 201, headers: new Headers(JSON_OK.headers) };
-const TEXT_OK = {
-  headers: new Headers({ ...COMMON_HEADERS, "Content-Type": "text/plain; charset=utf-8" }),
-};
-const UNCACHED_TEXT = { headers: new Headers(TEXT_OK.headers) };
-UNCACHED_TEXT.headers.set("Cache-Control", "no-store");
-const CHANGED = { headers: new Headers(JSON_OK.headers) };
-const DELETED = { status: 204, headers: new Headers(COMMON_HEADERS) };
-const EMPTY = { status: 204, headers: new Headers(COMMON_HEADERS) };
+const prepared = (headers: Readonly<Record<string, string>>, status = 200) => ({
+  status,
+  headers: new Headers({ ...COMMON_HEADERS, ...headers }),
+});
+const JSON_TYPE = { "Content-Type": "application/json" };
+const TEXT_TYPE = { "Content-Type": "text/plain; charset=utf-8" };
+const JSON_OK = prepared(JSON_TYPE);
+const LAST_PAGE = prepared({ ...JSON_TYPE, "Cache-Control": "no-cache" });
+const PAGE = prepared({ ...JSON_TYPE, "Cache-Control": "no-cache" });
+const CREATED = prepared(JSON_TYPE, 201);
+const TEXT_OK = prepared(TEXT_TYPE);
+const UNCACHED_TEXT = prepared({ ...TEXT_TYPE, "Cache-Control": "no-store" });
+const CHANGED = prepared(JSON_TYPE);
+const DELETED = prepared({}, 204);
+const EMPTY = prepared({}, 204);
 
 /** Returns a 200 with a JSON body. */
 export const json = (body: Body): Response => new Response(body, JSON_OK);
@@ -51,31 +53,28 @@ export const noContent = (): Response => new Response(null, EMPTY);
 
 /** Returns a 201 with a to-do and its `Location`. `position` is where the store decided the write. */
 export function created(body: TodoJson, location: string, position: string): Response {
-  // A Response copies its headers, so one Headers object can be reused.
   CREATED.headers.set("Location", location);
-  CREATED.headers.set(TODO_POSITION, position);
-  return new Response(body, CREATED);
+  return at(position, body, CREATED);
 }
 
 /** Returns a 200 with a to-do after a change. */
-export function changed(body: TodoJson, position: string): Response {
-  CHANGED.headers.set(TODO_POSITION, position);
-  return new Response(body, CHANGED);
-}
+export const changed = (body: TodoJson, position: string): Response => at(position, body, CHANGED);
 
 /** Returns a 204 after a deletion. */
-export function deleted(position: string): Response {
-  DELETED.headers.set(TODO_POSITION, position);
-  return new Response(null, DELETED);
+export const deleted = (position: string): Response => at(position, null, DELETED);
+
+/** Returns a response with a position. It copies its headers, so one Headers object can be reused. */
+function at(position: string, body: Body | null, init: { readonly headers: Headers }): Response {
+  init.headers.set(TODO_POSITION, position);
+  return new Response(body, init);
 }
 
 /** Returns a 200 with a list at a position. `link` is the `Link` header of a page that has a next one. */
 export function list(body: Body, position: string, link: string | undefined): Response {
   const init = link === undefined ? LAST_PAGE : PAGE;
   init.headers.set("ETag", `"${position}"`);
-  init.headers.set(TODO_POSITION, position);
   if (link !== undefined) init.headers.set("Link", link);
-  return new Response(body, init);
+  return at(position, body, init);
 }
 
 /** Returns a response with the given status, headers and body, and with the common headers. */
@@ -92,7 +91,7 @@ export const respondJson = (
   status: number,
   json: object,
   headers: Readonly<Record<string, string>> = {},
-): Response => respond(status, { "Content-Type": "application/json", ...headers }, JSON.stringify(json));
+): Response => respond(status, { ...JSON_TYPE, ...headers }, JSON.stringify(json));
 
 /** Adds the common headers to a response that was made elsewhere. */
 export function secure(response: Response): Response {

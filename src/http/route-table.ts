@@ -4,8 +4,7 @@ import type { Context } from "./context.ts";
 import type { EventHandlers } from "./handlers/events.ts";
 import { createKeyHandlers } from "./handlers/keys.ts";
 import { asset, compressedJson, docsPage, favicon, home, serviceWorker } from "./handlers/pages.ts";
-import { createSessionHandlers } from "./handlers/session.ts";
-import { createSignInHandlers } from "./handlers/sign-in.ts";
+import { createSessionHandlers, createSignInHandlers } from "./handlers/session.ts";
 import { createTodoHandlers } from "./handlers/todos.ts";
 import { respond, text } from "./response.ts";
 import {

@@ -11,7 +11,7 @@ import { errorPage } from "./handlers/pages.ts";
 import { BodyReader } from "./json-body.ts";
 import { DEFAULT_LIMITS, type Limits } from "./limits.ts";
 import { createMiddleware } from "./middleware.ts";
-import { instrument, type Observer } from "./observability/instrumentation.ts";
+import { instrumentHandler, instrumentStore, type Observer } from "./observability/instrumentation.ts";
 import { type Log, NOOP_LOG } from "./observability/log.ts";
 import { LogLimiter } from "./observability/log-limiter.ts";
 import { networkPrefix } from "./policy/address.ts";
@@ -80,12 +80,11 @@ export function createService(options: ServiceOptions): Service {
   const access = withDefaults(DEFAULT_ACCESS, options.access);
   const network = withDefaults(DEFAULT_NETWORK, options.network);
   const limits = withDefaults(DEFAULT_LIMITS, options.limits);
-  const instrumentation = instrument(observer, monotonicNow);
   const getConnectionInfo = createConnectionInfoReader(network);
   const limiter = new LogLimiter();
   const logUnfinished = limiter.topic((fields) => log.warn(fields, "too many unfinished bodies"));
   const context: Context = {
-    store: instrumentation.store(options.store),
+    store: observer ? instrumentStore(options.store, observer, monotonicNow) : options.store,
     credentials: withDefaults(NO_CREDENTIALS, options.credentials),
     access,
     limits,
@@ -101,7 +100,7 @@ export function createService(options: ServiceOptions): Service {
     monotonicNow,
     now,
   };
-  const guards = createGuards(context, instrumentation.surface);
+  const guards = createGuards(context, (surface) => observer?.surface(surface) ?? (() => {}));
   const guardWrites = createWriteGuard(context);
   const revocation = createRevocationCheck(context);
   const events = createEventHandlers(context, revocation);
@@ -127,7 +126,8 @@ export function createService(options: ServiceOptions): Service {
     Object.entries(table).map(([path, unprotected]) => {
       const route = access.privateMode ? protect(path, unprotected) : unprotected;
       const served = simulation === undefined ? route : simulate(path, route, simulation);
-      return [path, instrumentation.handler(path, middleware.apply(path, served))];
+      const handler = middleware.apply(path, served);
+      return [path, observer ? instrumentHandler(handler, observer.route(path), monotonicNow) : handler];
     }),
   );
   return {

@@ -28,21 +28,13 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
   const { store, log, limiter, getConnectionInfo, limits } = context;
   const { maxSubscribers } = limits;
   const maxPerNetwork = limits.maxSubscribersPerNetwork ?? Math.ceil(maxSubscribers / 4);
-  /** A function per open stream that ends it. */
-  const open = new Set<() => void>();
+  /** The network of each open stream, if it is limited, by the function that ends the stream. */
+  const open = new Map<() => void, string | undefined>();
   let ended = false;
   const logFull = limiter.topic((fields) => log.warn(fields, "too many subscribers"));
   const logNetworkFull = limiter.topic((fields) => log.warn(fields, "too many subscribers from one network"));
   const logIgnoredHeaders = limiter.topic((fields) => log.warn(fields, FORWARDING_IGNORED));
   const logError = limiter.topic((fields) => log.error(fields, "event stream aborted"));
-  /** The number of open streams of each network that is limited. */
-  const networks = new Map<string, number>();
-  const countStream = (network: string | undefined, change: 1 | -1): void => {
-    if (network === undefined) return;
-    const count = (networks.get(network) ?? 0) + change;
-    if (count > 0) networks.set(network, count);
-    else networks.delete(network);
-  };
   // Created once, because the stack trace is most of an error's cost.
   const networkFull = new ServiceError("overloaded", {
     detail: `Your network has as many event streams as one network may have (${maxPerNetwork}). Close one, or try later.`,
@@ -59,7 +51,6 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
     const onEnd = (): void => {
       stopWatching();
       open.delete(closeStream);
-      countStream(network, -1);
     };
     const { body, end } = openStream(start, position, context, onError, onEnd);
     const endStream = (idleSeconds: number): void => {
@@ -67,8 +58,7 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
       end();
     };
     const closeStream = (): void => endStream(CLOSE_TIMEOUT_SECONDS);
-    open.add(closeStream);
-    countStream(network, 1);
+    open.set(closeStream, network);
     server.timeout(request, IDLE_TIMEOUT_SECONDS);
     if (identity !== undefined) stopWatching = revocation.watch(identity, () => endStream(IDLE_SECONDS));
     if (ended) closeStream();
@@ -78,7 +68,11 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
   /** Throws `overloaded` if the limit of open streams is reached, in total or by this network. */
   function requireCapacity({ address, forwarding }: ConnectionInfo, network: string | undefined): void {
     const isFull = open.size >= maxSubscribers;
-    if (!isFull && (network === undefined || (networks.get(network) ?? 0) < maxPerNetwork)) return;
+    const ofNetwork = open
+      .values()
+      .filter((other) => other === network)
+      .toArray().length;
+    if (!isFull && (network === undefined || ofNetwork < maxPerNetwork)) return;
     if (forwarding === "ignored") logIgnoredHeaders(address, { address });
     if (isFull || network === undefined) {
       logFull("", { subscribers: open.size });
@@ -95,7 +89,7 @@ export function createEventHandlers(context: Context, revocation: RevocationChec
     /** Ends every stream, and each later one when it begins. An EventSource then reconnects. */
     end: (): void => {
       ended = true;
-      for (const closeStream of open) closeStream();
+      for (const closeStream of open.keys()) closeStream();
     },
   };
 }

@@ -9,18 +9,9 @@ import type { RoutedRequest } from "../route.ts";
 
 /** Only scripts, styles and requests of this server, nothing inline (CSP 3), and no HTML from strings (Trusted Types). */
 const PAGE_CSP = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "manifest-src 'self'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-  "img-src 'self'",
-  "worker-src 'self'",
-  "form-action 'self'",
-  "require-trusted-types-for 'script'",
-  "trusted-types service-worker",
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'",
+  "base-uri 'none'; frame-ancestors 'none'; img-src 'self'; worker-src 'self'; form-action 'self'",
+  "require-trusted-types-for 'script'; trusted-types service-worker",
 ].join("; ");
 
 /** The service worker may only send requests to this server. */
@@ -38,7 +29,7 @@ const ONE_DAY = "public, max-age=86400";
 const CODINGS = ["br", "gzip", "identity"] as const;
 type Coding = (typeof CODINGS)[number];
 /** A text in each coding, encoded on first use and kept as a Blob that responses share. */
-type Coded = Readonly<Record<Coding, () => Promise<Blob>>>;
+type Coded = (coding: Coding) => Promise<Blob>;
 
 interface Asset {
   readonly type: string;
@@ -171,7 +162,7 @@ const VARY_PAGE = "Origin, Accept, Accept-Encoding";
 async function send(request: Request, coded: Coded, headers: Readonly<Record<string, string>>) {
   const coding = codingFor(request.headers.get("accept-encoding") ?? "");
   const encoding = coding === "identity" ? undefined : { "Content-Encoding": coding };
-  return respond(200, { Vary: "Origin, Accept-Encoding", ...headers, ...encoding }, await coded[coding]());
+  return respond(200, { Vary: "Origin, Accept-Encoding", ...headers, ...encoding }, await coded(coding));
 }
 
 /** Returns the coding with the greatest weight, or identity if no coding has one (RFC 9110 §12.5.3). */
@@ -199,23 +190,23 @@ function parseWeights(header: string): ReadonlyMap<string, number> {
 const parseWeight = (text: string): number =>
   /^(0(\.\d{0,3})?|1(\.0{0,3})?)$/.test(text) ? Number(text) : 0;
 
-function fromContent(text: string | Buffer<ArrayBuffer>): Coded {
-  const whole = new Blob([text]);
-  return {
-    identity: async () => whole,
-    br: memoize(async () => new Blob([await promisify(brotliCompress)(text)])),
-    gzip: memoize(async () => new Blob([await promisify(gzip)(text)])),
-  };
-}
+type Content = string | Buffer<ArrayBuffer>;
 
-/** Returns a function that calls `make` once and caches its result. After a rejection, the next call tries again. */
-function memoize(make: () => Promise<Blob>): () => Promise<Blob> {
-  let cached: Promise<Blob> | undefined;
-  return () => {
-    cached ??= make().catch((error) => {
-      cached = undefined;
-      throw error;
-    });
-    return cached;
+const ENCODE: Readonly<Record<Coding, (content: Content) => Promise<Content>>> = {
+  br: promisify(brotliCompress),
+  gzip: promisify(gzip),
+  identity: async (content) => content,
+};
+
+/** Returns a function that encodes a content on the first use of a coding. After a failure, the next use tries again. */
+function fromContent(content: Content): Coded {
+  const blobs = new Map<Coding, Promise<Blob>>();
+  return (coding) => {
+    const known = blobs.get(coding);
+    if (known !== undefined) return known;
+    const blob = ENCODE[coding](content).then((encoded) => new Blob([encoded]));
+    blobs.set(coding, blob);
+    blob.catch(() => blobs.delete(coding));
+    return blob;
   };
 }

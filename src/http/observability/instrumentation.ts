@@ -54,22 +54,14 @@ export type AuthenticationOutcome = (typeof AUTHENTICATION_OUTCOMES)[number];
 export type RecordOutcome = (outcome: AuthenticationOutcome) => void;
 
 /**
- * Returns functions that wrap handlers and a store so that an observer receives measurements. Without an observer, nothing
- * is wrapped.
+ * Returns a handler that reports each response.
  * @param monotonicNow a steady clock in milliseconds
  */
-export function instrument(observer: Observer | undefined, monotonicNow: () => number) {
-  return {
-    handler: (route: string, handler: Handler): Handler =>
-      observer === undefined ? handler : instrumentHandler(handler, observer.route(route), monotonicNow),
-    /** Returns the function to which a guard reports each outcome. */
-    surface: (surface: Surface): RecordOutcome => observer?.surface(surface) ?? (() => {}),
-    store: (store: TodoStore): TodoStore =>
-      observer === undefined ? store : instrumentStore(store, observer, monotonicNow),
-  };
-}
-
-function instrumentHandler(handler: Handler, observer: RouteObserver, monotonicNow: () => number): Handler {
+export function instrumentHandler(
+  handler: Handler,
+  observer: RouteObserver,
+  monotonicNow: () => number,
+): Handler {
   return (request, server) => {
     const started = monotonicNow();
     const response = handler(request, server);
@@ -91,7 +83,7 @@ function instrumentHandler(handler: Handler, observer: RouteObserver, monotonicN
 }
 
 /** Returns the store with its operations measured. */
-function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () => number): TodoStore {
+export function instrumentStore(store: TodoStore, observer: Observer, monotonicNow: () => number): TodoStore {
   const instrumented: TodoStore = Object.create(null);
   for (const [name, kind] of Object.entries(STORE_OPERATIONS)) {
     const operation: unknown = Reflect.get(store, name);
