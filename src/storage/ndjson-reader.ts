@@ -8,9 +8,9 @@ import { isObject } from "../validation.ts";
 import {
   PreconditionError,
   type TaskOptions,
-  TooManyTodosError,
   type TransferOptions,
   type TransferSummary,
+  tooManyTodos,
   yieldToEventLoop,
 } from "./maintenance.ts";
 import { FORMAT, type Header } from "./ndjson.ts";
@@ -78,7 +78,7 @@ export class NdjsonReader {
     { signal, onProgress = () => {} }: TaskOptions,
   ): AsyncGenerator<readonly Todo[], void, undefined> {
     const limited = (todos: readonly Todo[]): readonly Todo[] => {
-      if (this.count > maxTodos) throw new TooManyTodosError(maxTodos);
+      if (this.count > maxTodos) throw tooManyTodos(maxTodos);
       return todos;
     };
     for await (const chunk of source) {
