@@ -1,5 +1,5 @@
 /**
- * Starts a service of its own for each test, in Node 20 and later and in Bun.
+ * Starts a service of its own for each test, in Node 22 and later and in Bun.
  *
  * @module
  */

@@ -98,7 +98,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
          <input name='{"name":"forged","title":"forged","x":"' value='"}'></form>`,
       );
       await Promise.all([page.waitForNavigation(), page.evaluate("document.forms[0].submit()")]);
-      texts.push(await page.innerText("body"));
+      texts.push((await page.textContent("body")) ?? "");
       await page.goto(from);
     }
     return texts;
@@ -163,7 +163,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     /** Logs in as a user does, so that the browser sends the password by itself from then on. */
     async function logIn(service: { readonly port: number }, host: string): Promise<Page> {
       const page = await open(`http://root:${PASSWORD}@${host}:${service.port}/admin/`);
-      expect(await page.innerText("body")).toBe("Hello, root!");
+      expect(await page.textContent("body")).toBe("Hello, root!");
       await page.goto(`http://${host}:${service.port}/admin/keys`);
       await page.getByText("ci", { exact: true }).waitFor();
       return page;
@@ -263,14 +263,14 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       const { service, page } = await startSignedIn("127.0.0.1", "user");
       await using _service = service;
       await page.goto(`${service.url}/api/todos`);
-      expect(await page.innerText("body")).toContain(TITLE);
+      expect(await page.textContent("body")).toContain(TITLE);
       for (const from of ["elsewhere.example", "127.0.0.1"]) {
         await page.goto(site.at(from));
         await Promise.all([
           page.waitForNavigation(),
           page.evaluate(`location.assign("${service.url}/api/todos")`),
         ]);
-        expect(await page.innerText("body")).toContain("unauthorized");
+        expect(await page.textContent("body")).toContain("unauthorized");
         // A link to the page itself opens the list, because its own request carries the cookie.
         await page.goto(site.at(from));
         await page.evaluate(`location.assign("${service.url}/")`);

@@ -89,7 +89,7 @@ async function forge({ collection, member, body, credentials }) {
   await Promise.race([Promise.all(waiting), new Promise((resolve) => setTimeout(resolve, 5000))]);
   for (const frame of document.querySelectorAll("iframe")) {
     // The document of another site is null. A frame without a response belongs to this page and is empty.
-    const text = frame.contentDocument?.body?.innerText;
+    const text = frame.contentDocument?.body?.textContent;
     if (text) read.push(`frame: ${text}`);
   }
   return read;

@@ -51,9 +51,9 @@ const FILES: Readonly<Record<string, [text: string, read: (path: string) => unkn
   ],
 };
 
-async function seed(path: string): Promise<unknown> {
+async function seed(value: string): Promise<unknown> {
   const store = openMemory();
-  await seedStore(store, readConfig({ seed: path }, {}).store, async () => store);
+  await seedStore(store, { value, source: "--seed" }, 9);
   return JSON.parse(await new Response((await store.list({})).json as Blob).text());
 }
 

@@ -1,5 +1,5 @@
 /**
- * A typed client of the service. It uses web standards only, so it runs in Bun, in Node 20 and later, and in browsers.
+ * A typed client of the service. It uses web standards only, so it runs in Bun, in Node 22 and later, and in browsers.
  * Every call is retried when its response is lost, and retries never create a second to-do.
  *
  * @module

@@ -112,13 +112,12 @@ export interface StoreAdmin {
   migrate(): Promise<MigrationSummary>;
 }
 
-/** The import needs a store that has never had to-dos. */
-export class UsedStoreError extends PreconditionError {}
-
-export const tooManyTodos = (maxTodos: number): PreconditionError =>
-  new PreconditionError(
-    `the file has more than ${maxTodos} to-dos: raise the limit with --max-todos or TODO_MAX_TODOS`,
-  );
+/** The import has more to-dos than the limit. */
+export class TooManyTodosError extends PreconditionError {
+  constructor(maxTodos: number) {
+    super(`the file has more than ${maxTodos} to-dos`);
+  }
+}
 
 export const hasKeys = (): PreconditionError =>
   new PreconditionError(

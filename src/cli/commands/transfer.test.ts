@@ -287,12 +287,12 @@ describe("todo import", () => {
   test("imports at most --max-todos to-dos", async () => {
     const path = newPath();
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
-      "the file has more than 9 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS",
+      "the file has more than 9 to-dos: raise the limit with --max-todos",
     );
     const limited = await callTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
     expect([limited.code, limited.stderr]).toEqual([
       2,
-      "todo: the file has more than 9 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS\n",
+      "todo: the file has more than 9 to-dos: raise the limit with TODO_MAX_TODOS\n",
     ]);
     expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
       '--max-todos "0": must be',
