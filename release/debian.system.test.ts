@@ -1,155 +1,260 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { cp, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run } from "../test/command.ts";
+import { ended } from "../test/command.ts";
+import { outputOf, type System, whyNoSystem } from "../test/debian.ts";
+import { commandsOf } from "../test/docs.ts";
+import { inOrder } from "../test/in-order.ts";
 import { skipFor } from "../test/skip.ts";
+import { bootSystemd } from "../test/systemd.ts";
 import { openTerminal, whyNoTerminal } from "../test/terminal.ts";
-import { whyMissing } from "../test/tools.ts";
+import { until } from "../test/until.ts";
+import { ROOT } from "./command.ts";
 import { buildDebianPackage } from "./debian.ts";
 
-const LIMIT_MS = 600_000;
-const whyNot =
-  process.getuid?.() !== 0
-    ? "only root can install a Debian package"
-    : (whyMissing("dpkg") ?? whyMissing("setpriv"));
-const architecture = process.arch === "arm64" ? "arm64" : "amd64";
+const BUILD_LIMIT_MS = 600_000;
+const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
+const OLD = `todo-service_1.0.0_${ARCHITECTURE}.deb`;
+const NEW = `todo-service_1.0.1_${ARCHITECTURE}.deb`;
+const SYSTEMD = "docs/how-to/systemd.md";
+const BACKUPS = "docs/how-to/backup-and-restore.md";
+const HAPPENS = "docs/how-to/when-something-happens.md";
+const STATE = "/var/lib/todo-service";
+const LIST = '[{"id":1,"title":"milk","done":false}]';
 
-/** The root of a file system of its own. The scripts run outside of it, with DPKG_ROOT, and change nothing else. */
-let root: string;
-let folder: string;
-const at = (path: string): string => join(root, path);
-const packageOf = (version: string): string => join(folder, `${version}.deb`);
+describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
+  const resources = new AsyncDisposableStack();
+  let system: System;
+  let token: string;
 
-async function dpkg(...args: readonly string[]): Promise<void> {
-  const forces = "--force-script-chrootless,depends,not-root";
-  await using command = run(["dpkg", `--root=${root}`, forces, "--no-triggers", ...args]);
-  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
-}
-
-/** Runs the installed command as root. Returns its standard output. */
-async function todo(...args: readonly string[]): Promise<string> {
-  await using command = run([at("usr/bin/todo"), ...args], {
-    TODO_STORE: `sqlite:${at("var/lib/todo-service/todos.db")}`,
-    TODO_USERS_FILE: at("var/lib/todo-service/users"),
-  });
-  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
-  return command.stdout();
-}
-
-const accounts = (): readonly string[] =>
-  ["passwd", "group", "shadow"].map((name) => readFileSync(`/etc/${name}`, "utf8"));
-
-describe.skipIf(skipFor(whyNot))("the Debian package", () => {
-  let before: readonly string[];
   beforeAll(async () => {
-    before = accounts();
-    folder = mkdtempSync(join(tmpdir(), "todo-debian-"));
-    chmodSync(folder, 0o755);
-    root = join(folder, "root");
-    for (const path of ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc"])
-      mkdirSync(at(path), { recursive: true });
-    for (const path of ["var/lib/dpkg/status", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow"])
-      writeFileSync(at(path), "");
-    // As in Debian: userdel also deletes the user's group.
-    writeFileSync(at("etc/login.defs"), "USERGROUPS_ENAB yes\n");
-    const executable = join(folder, "todo");
-    await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
-    expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
-    for (const version of ["1.0.0", "1.0.1"])
-      buildDebianPackage({ executable, architecture, file: packageOf(version), version });
-  }, LIMIT_MS);
-  afterAll(() => rmSync(folder, { recursive: true }));
+    const folder = await mkdtemp(join(tmpdir(), "todo-debian-"));
+    resources.defer(() => rm(folder, { recursive: true }));
+    const packages = join(folder, "packages");
+    await mkdir(packages);
+    const executable = join(packages, "todo");
+    await outputOf(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
+    for (const [name, version] of [
+      [OLD, "1.0.0"],
+      [NEW, "1.0.1"],
+    ] as const)
+      buildDebianPackage({ executable, architecture: ARCHITECTURE, file: join(packages, name), version });
+    for (const name of ["todo-service.service", "todo-service@.service"])
+      await cp(join(ROOT, "deploy", name), join(packages, name));
+    system = resources.use(await bootSystemd(folder, packages));
+  }, BUILD_LIMIT_MS);
+  afterAll(() => resources.disposeAsync());
 
-  test(
-    "keeps the data in an upgrade and a removal, and a purge removes everything",
-    async () => {
-      await dpkg("--install", packageOf("1.0.0"));
-      const store = "var/lib/todo-service/todos.db";
-      const owner = statSync(at("var/lib/todo-service")).uid;
-      expect(owner).not.toBe(0);
-      expect(readFileSync(at("etc/passwd"), "utf8")).toContain(`todo-service:x:${owner}:`);
+  /** Runs the commands of a page as root in the folder of the packages. Returns what they print. */
+  const page = (name: string, part: string): Promise<string> =>
+    system.shell(
+      commandsOf(name, part)
+        .replaceAll("todo-service_VERSION_amd64.deb", name === HAPPENS ? NEW : OLD)
+        .replaceAll("BACKUP", "mine"),
+      { folder: "/packages" },
+    );
+  const request = (path: string, options = ""): Promise<string> =>
+    system.shell(`curl -sS -H 'Authorization: Bearer ${token}' ${options} http://127.0.0.1:3000${path}`);
+  const list = (): Promise<string> => request("/api/todos");
+  const property = (name: string, unit = "todo-service"): Promise<string> =>
+    system.output(["systemctl", "show", "--property", name, "--value", unit]);
+  const isReady = async (port = 3000): Promise<boolean> =>
+    (await ended(system.run(["curl", "-s", `http://127.0.0.1:${port}/readyz`]))).stdout === "ready\n";
+  const untilReady = (): Promise<void> => until(isReady, "the service is ready");
+  const untilReadyAgain = (pid: string): Promise<void> =>
+    until(async () => (await property("MainPID")) !== pid && (await isReady()), "another process is ready");
 
-      const token = (await todo("keys", "create", "phone")).trim();
-      expect(token).toStartWith("todo_");
-      for (const path of [store, "var/lib/todo-service/users", "var/lib/todo-service/backups"])
-        expect([path, statSync(at(path)).uid]).toEqual([path, owner]);
-      writeFileSync(at("etc/todo-service/environment"), "# mine\nTODO_MAX_TODOS=5\n");
+  describe("the Debian package", () => {
+    const step = inOrder();
 
-      await dpkg("--install", packageOf("1.0.1"));
-      expect(readFileSync(at("etc/todo-service/environment"), "utf8")).toStartWith("# mine");
-      expect(await todo("keys", "list")).toContain("phone");
-
-      await dpkg("--remove", "todo-service");
-      expect(existsSync(at("usr/bin/todo"))).toBe(false);
-      expect([existsSync(at(store)), existsSync(at("etc/todo-service/environment"))]).toEqual([true, true]);
-
-      await dpkg("--install", packageOf("1.0.1"));
-      expect(await todo("keys", "list")).toContain("phone");
-
-      await dpkg("--purge", "todo-service");
-      for (const path of ["usr/bin/todo", "var/lib/todo-service", "etc/todo-service"])
-        expect([path, existsSync(at(path))]).toEqual([path, false]);
-      expect(readFileSync(at("etc/passwd"), "utf8")).toBe("");
-      expect(accounts()).toEqual([...before]);
-    },
-    LIMIT_MS,
-  );
-
-  test(
-    "does not follow links of the service's user in an upgrade",
-    async () => {
-      await dpkg("--install", packageOf("1.0.0"));
-      mkdirSync(at("etc/others"), { mode: 0o755 });
-      const before = statSync(at("etc/others"));
-      for (const [name, target] of [
-        ["backups", "etc/others"],
-        ["users", "etc/ld.so.preload"],
-      ] as const) {
-        rmSync(at(`var/lib/todo-service/${name}`), { recursive: true });
-        symlinkSync(at(target), at(`var/lib/todo-service/${name}`));
-      }
-      await dpkg("--install", packageOf("1.0.1"));
-      const after = statSync(at("etc/others"));
-      expect([after.uid, after.gid, after.mode]).toEqual([before.uid, before.gid, before.mode]);
-      expect(existsSync(at("etc/ld.so.preload"))).toBe(false);
-      await dpkg("--purge", "todo-service");
-    },
-    LIMIT_MS,
-  );
-
-  describe.skipIf(skipFor(whyNoTerminal))("runs a command for the store without root's terminal", () => {
-    beforeAll(async () => {
-      await dpkg("--install", packageOf("1.0.0"));
-      writeFileSync(
-        at("usr/lib/todo-service/todo"),
-        `#!/bin/sh
-        echo "words:$(printf ' <%s>' "$@")"
-        echo "terminal: $(tty)"
-        (: </dev/tty) 2>/dev/null && echo "opens /dev/tty"
-        for number in 0 1 2; do
-          # A descriptor that can be read and written can also receive typed input.
-          grep -q '^flags:.*2$' /proc/self/fdinfo/$number && echo "reads and writes $number"
-        done
-        [ "$2" != wait ] || exec sleep 98.7
-        exit 7\n`,
+    step("starts nothing until it is enabled", async () => {
+      const [install = "", addUser, enable, ...check] = commandsOf(SYSTEMD, "apt install").split("\n");
+      await system.shell(install.replace("todo-service_VERSION_amd64.deb", OLD), { folder: "/packages" });
+      expect(await property("ActiveState")).toBe("inactive");
+      await system.shell(`${addUser}`, { input: "correct horse\n" });
+      await system.shell(`${enable}`);
+      await untilReady();
+      expect(await system.shell(check.join("\n"))).toBe("ready");
+      token = await system.shell("todo keys create phone");
+      await request("/api/todos", `--json '{"title":"milk"}'`);
+      expect(await list()).toBe(LIST);
+      expect(
+        await system.shell(
+          "curl -sS -u 'admin:correct horse' -H 'Host: localhost' http://127.0.0.1:3000/admin/",
+        ),
+      ).toBe("Hello, admin!");
+      expect(await system.shell("journalctl --output=cat --unit=todo-service")).toContain(
+        '"msg":"listening"',
       );
     });
-    afterAll(() => dpkg("--purge", "todo-service"));
 
-    test("on a terminal of its own", async () => {
+    step("has its rights only, its own processes, and its own folder", async () => {
+      const pid = await property("MainPID");
+      const status = await system.shell(`grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/${pid}/status`);
+      expect(status.split(/\s+/)).toEqual([
+        ...["CapBnd:", "0000000000000000", "NoNewPrivs:", "1", "Seccomp:", "2"],
+      ]);
+      const inside = (commands: string): Promise<string> =>
+        system.output([
+          ...["nsenter", `--target=${pid}`, "--mount", "setpriv", "--reuid=todo-service"],
+          ...["--regid=todo-service", "--clear-groups", "sh", "-c", commands],
+        ]);
+      const folders = "/etc /usr /opt /var/lib /tmp /home /dev/shm /var/lib/todo-service";
+      const write = `for folder in ${folders}; do (: >$folder/x) 2>/dev/null && echo $folder && rm $folder/x; done`;
+      expect(await inside(`${write}; true`)).toBe(`/tmp\n${STATE}`);
+      expect(await inside("ls -d /proc/1 2>/dev/null; true")).toBe("");
+      expect(await system.shell("stat -c '%a %U' /etc/todo-service/environment")).toBe("640 root");
+      expect(await system.shell(`stat -c '%a %U' ${STATE} ${STATE}/todos.db ${STATE}/users`)).toBe(
+        "750 todo-service\n600 todo-service\n600 todo-service",
+      );
+    });
+
+    step("starts again after a kill, and stops in order", async () => {
+      const pid = await property("MainPID");
+      await system.shell(`kill -KILL ${pid}`);
+      await untilReadyAgain(pid);
+      expect(await list()).toBe(LIST);
+      await system.shell("systemctl stop todo-service");
+      expect(await property("Result")).toBe("success");
+      await system.shell("systemctl start todo-service");
+      await untilReady();
+    });
+
+    step("does not start again after a wrong setting", async () => {
+      const settings = "/etc/todo-service/environment";
+      await system.shell(`echo TODO_MAX_TODOS=many >>${settings}; systemctl restart todo-service`);
+      await until(async () => (await property("ActiveState")) === "failed", "the service has failed");
+      expect([await property("ExecMainStatus"), await property("NRestarts")]).toEqual(["2", "0"]);
+      await system.shell(`sed -i '$d' ${settings}; systemctl start todo-service`);
+      await untilReady();
+    });
+
+    step("restores a backup", async () => {
+      await system.shell(`todo backup ${STATE}/backups/mine.db`);
+      await request("/api/todos/1", "-X DELETE");
+      expect(await list()).toBe("[]");
+      expect(await page(HAPPENS, "ls /var/lib/todo-service/backups")).toContain('"title":"milk"');
+      await page(HAPPENS, "todo restore /var/lib");
+      await untilReady();
+      expect(await list()).toBe(LIST);
+      await system.shell(`mv ${STATE}/backups/mine.db ${STATE}/backups/todos-999.db`);
+      await page(BACKUPS, "systemctl stop");
+      await untilReady();
+      expect(await list()).toBe(LIST);
+    });
+
+    step(
+      "keeps the list and the settings in an upgrade, which follows no links of the service's user",
+      async () => {
+        const pid = await property("MainPID");
+        await system.shell(`echo TODO_MAX_TODOS=5 >>/etc/todo-service/environment
+        mkdir -m 755 /etc/others
+        mv ${STATE}/users /tmp/users
+        rm -r ${STATE}/backups
+        ln -s /etc/others ${STATE}/backups
+        ln -s /etc/ld.so.preload ${STATE}/users`);
+        const doctor = await ended(
+          system.run(
+            ["sh", "-ec", commandsOf(HAPPENS, "apt install").replace("todo-service_VERSION_amd64.deb", NEW)],
+            {
+              folder: "/packages",
+            },
+          ),
+        );
+        expect(doctor.stdout).toContain("store");
+        expect(
+          await system.shell("stat -c '%a %U' /etc/others; ls /etc/ld.so.preload 2>/dev/null || true"),
+        ).toBe("755 root");
+        await system.shell(`rm ${STATE}/users ${STATE}/backups
+        cp --preserve=all /tmp/users ${STATE}/users
+        grep -x TODO_MAX_TODOS=5 /etc/todo-service/environment
+        systemctl restart todo-service`);
+        await untilReadyAgain(pid);
+        expect(await list()).toBe(LIST);
+      },
+    );
+
+    step("revokes a key", async () => {
+      const ben = await system.shell("todo keys create ben");
+      const status = (): Promise<string> =>
+        system.shell(
+          `curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ${ben}' http://127.0.0.1:3000/api/todos`,
+        );
+      expect(await status()).toBe("200");
+      await page(HAPPENS, "\ntodo keys revoke ben");
+      await until(async () => (await status()) === "401", "the key is revoked");
+    });
+
+    step("has a manual page without Markdown", async () => {
+      const manual = await system.shell(
+        `dpkg-deb --extract /packages/${OLD} /tmp/content; cat /tmp/content/usr/share/man/man1/todo.1`,
+      );
+      for (const command of ["todo serve", "todo keys create"])
+        expect(manual).toContain(`.SS "\\fB${command}\\fP"`);
+      expect(manual).not.toMatch(/^\||```|\]\(/m);
+    });
+
+    step("keeps the data in a removal, and a purge removes everything", async () => {
+      await system.shell("apt-get remove -y todo-service");
+      expect(await property("ActiveState")).toBe("inactive");
+      expect(await system.shell(`ls ${STATE}/todos.db /usr/bin/todo 2>/dev/null || true`)).toBe(
+        `${STATE}/todos.db`,
+      );
+      await system.shell(`apt-get install -y ./${NEW}; systemctl enable --now todo-service`, {
+        folder: "/packages",
+      });
+      await untilReady();
+      expect(await list()).toBe(LIST);
+      await system.shell("apt-get purge -y todo-service");
+      const left = `find / -xdev \\( -path /proc -o -path /sys -o -path /var/log -o -path /packages \\) -prune \\
+        -o -name '*todo-service*' -print; pgrep -a todo; grep todo /etc/passwd /etc/group; true`;
+      expect(await system.shell(left)).toBe("");
+    });
+  });
+
+  describe("the command of the package runs a command for the store", () => {
+    const step = inOrder();
+    const asRoot = (command: string): string =>
+      [
+        ...system.commandLineFor(),
+        "script",
+        "-qec",
+        `'${command.replaceAll("'", `'\\''`)}'`,
+        "/dev/null",
+      ].join(" ");
+
+    step("with the settings, and without the environment and the open files of root", async () => {
+      await system.shell(
+        `dpkg --install /packages/${OLD}
+        cat >/usr/lib/todo-service/todo`,
+        {
+          input: `#!/bin/sh
+          echo "words:$(printf ' <%s>' "$@")"
+          echo "terminal: $(tty)"
+          (: </dev/tty) 2>/dev/null && echo "opens /dev/tty"
+          for number in 0 1 2; do
+            # A descriptor that can be read and written can also receive typed input.
+            grep -q '^flags:.*2$' /proc/self/fdinfo/$number && echo "reads and writes $number"
+          done
+          [ "$2" != files ] || { id -un; env; readlink /proc/$$/fd/*; } | grep -v -e /tty -e /pts -e pipe: -e /dev/null
+          [ "$2" != wait ] || exec sleep 98.7
+          exit 7\n`,
+        },
+      );
+      const inherited = "SECRET=1 A.B=2 TODO_TOKEN=3 TODO_PORT=4 NO_COLOR=1";
+      const { code, stdout } = await ended(
+        system.run(["bash", "-c", `exec 5</etc/shadow 15</etc/shadow; env ${inherited} todo keys files`]),
+      );
+      expect(code).toBe(7);
+      for (const line of ["todo-service", "TODO_PORT=4", "NO_COLOR=1", `TODO_STORE=sqlite:${STATE}/todos.db`])
+        expect(stdout.split("\n")).toContain(line);
+      expect(stdout).not.toMatch(/SECRET|A\.B|TODO_TOKEN|shadow/);
+    });
+
+    step("on a terminal of its own", async () => {
       await using terminal = openTerminal(
-        `echo "of root: $(tty)"; ${at("usr/bin/todo")} keys "it's" 'a  $b"' ''; echo "code $?"`,
+        asRoot(`echo "of root: $(tty)"; todo keys "it's" 'a  $b"' ''; echo "code $?"`),
       );
       await terminal.shows("code");
       const shown = terminal.shown();
@@ -159,40 +264,46 @@ describe.skipIf(skipFor(whyNot))("the Debian package", () => {
       expect([typeof ofRoot, typeof own, own === ofRoot]).toEqual(["string", "string", false]);
     });
 
-    test("on none if the output is a pipe", async () => {
-      await using terminal = openTerminal(`${at("usr/bin/todo")} keys list | cat; echo the end`);
+    step("on no terminal if its output is a pipe", async () => {
+      await using terminal = openTerminal(asRoot("todo keys list | cat; echo the end"));
       await terminal.shows("the end");
       expect(terminal.shown()).toContain("words: <keys> <list>\nterminal: not a tty\nthe end");
     });
 
-    test.each([
-      ["on a terminal", ""],
-      ["with its output in a pipe", " | cat"],
-    ])("and Ctrl-C ends it %s", async (_how, pipe) => {
-      await using terminal = openTerminal(
-        `trap : INT; ${at("usr/bin/todo")} keys wait${pipe}; while ps -e -o args= | grep -q '^sleep 98.7$'; do sleep 0.05; done; echo ended`,
-      );
-      await terminal.shows("terminal:");
-      terminal.type("\x03");
-      await terminal.shows("ended");
-    });
+    for (const pipe of ["", " | cat"])
+      step(`and Ctrl-C ends todo keys wait${pipe}`, async () => {
+        await using terminal = openTerminal(
+          asRoot(
+            `trap : INT; todo keys wait${pipe}; while pgrep -f "sleep 98.7"; do sleep 0.05; done; echo ended`,
+          ),
+        );
+        await terminal.shows("terminal:");
+        terminal.type("\x03");
+        await terminal.shows("ended");
+      });
   });
 
-  test("has the unit and a manual page that man formats without a warning", async () => {
-    await using extract = run(["dpkg-deb", "--extract", packageOf("1.0.0"), join(folder, "content")]);
-    expect(await extract.exited).toBe(0);
-    const content = (path: string): string => readFileSync(join(folder, "content", path), "utf8");
-    const unit = content("lib/systemd/system/todo-service.service");
-    for (const line of [
-      "ExecStart=/usr/lib/todo-service/todo serve",
-      "User=todo-service",
-      "EnvironmentFile=/etc/todo-service/environment",
-    ])
-      expect(unit.split("\n")).toContain(line);
-    expect(unit).not.toMatch(/usr\/local|DynamicUser/);
-    const page = content("usr/share/man/man1/todo.1");
-    for (const command of ["todo serve", "todo keys create"])
-      expect(page).toContain(`.SS "\\fB${command}\\fP"`);
-    expect(page).not.toMatch(/^\||```|\]\(/m);
+  describe("the units of deploy/", () => {
+    const step = inOrder();
+
+    step("run a server as a dynamic user, and keep its list", async () => {
+      await system.shell(`dpkg --purge todo-service
+        install -m 755 /packages/todo /usr/local/bin/todo
+        cp /packages/*.service /etc/systemd/system/
+        systemctl daemon-reload
+        systemctl enable --now todo-service`);
+      await untilReady();
+      expect(await system.shell(`readlink -f ${STATE}`)).toBe("/var/lib/private/todo-service");
+      await request("/api/todos", `--json '{"title":"milk"}'`);
+      await system.shell("systemctl restart todo-service");
+      await untilReady();
+      expect(await list()).toBe(LIST);
+    });
+
+    step("run replicas, whose store only root can read", async () => {
+      await system.shell(`umask 077; mkdir -p /etc/todo-service; echo memory: >/etc/todo-service/store
+        systemctl enable --now todo-service@3001 todo-service@3002`);
+      for (const port of [3001, 3002]) await until(() => isReady(port), `the replica at ${port} is ready`);
+    });
   });
 });

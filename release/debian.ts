@@ -32,7 +32,7 @@ export function buildDebianPackage({ executable, architecture, file, ...given }:
     cpSync(executable, join(folder, "usr/lib/todo-service/todo"));
     chmodSync(join(folder, "usr/lib/todo-service/todo"), 0o755);
     add(UNIT, toPackagedUnit(source("todo-service.service")));
-    add("etc/todo-service/environment", source("debian/environment"));
+    add("etc/todo-service/environment", source("debian/environment"), 0o640);
     add("usr/share/doc/todo-service/copyright", readFileSync(join(ROOT, "LICENSE"), "utf8"));
     for (const name of ["alertmanager.yml", "alerts.yml", "prometheus.yml"])
       add(`usr/share/doc/todo-service/${name}`, source(name));

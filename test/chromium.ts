@@ -16,16 +16,19 @@ export const whyNoBrowser: string | undefined =
 /** Long enough for a busy machine, and short enough for two attempts within the time limit of a test. */
 const LAUNCH_WITHIN_MS = 50_000;
 
-/** Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site. */
-export async function launchBrowser(): Promise<Browser> {
-  if (PROGRAM === undefined) throw new Error(whyNoBrowser);
+/**
+ * Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site.
+ * @param program the path of Chromium, or of a script that starts it
+ */
+export async function launchBrowser(program = PROGRAM): Promise<Browser> {
+  if (program === undefined) throw new Error(whyNoBrowser);
   try {
-    return await launch(PROGRAM);
+    return await launch(program);
   } catch (error) {
     if (!(error instanceof errors.TimeoutError)) throw error;
     // On a busy machine, Chromium sometimes starts and never answers.
     process.stderr.write(`Chromium did not start, trying again: ${error.message}\n`);
-    return launch(PROGRAM);
+    return launch(program);
   }
 }
 

@@ -33,6 +33,7 @@ export interface Block {
   readonly line: number;
   /**
    * - `not run: REASON`
+   * - `run by: FILE`: the test in this file runs the block in a system of its own
    * - `needs: TOOL`: the block runs only where this program is installed
    * - `exits: CODE`: the commands fail with this exit code
    * - `waits: FILE`: the block runs when a file exists, which the server creates; the name is a pattern
@@ -81,6 +82,13 @@ function blocksIn(page: string): readonly Block[] {
 /** Returns what follows the name of a marker: `REASON` for `not run: REASON`. */
 export function markerOf({ marker }: Block, name: string): string | undefined {
   return marker?.startsWith(`${name}: `) ? marker.slice(name.length + 2) : undefined;
+}
+
+/** Returns the commands of a page that a test runs in a system of its own: the block with this text. */
+export function commandsOf(page: string, part: string): string {
+  const block = readPage(page).blocks.find(({ text }) => text.includes(part));
+  if (block === undefined) throw new Error(`${page} has no block with ${part}`);
+  return block.text;
 }
 
 export const isCommand = ({ language }: Block): boolean => language === "sh";
@@ -161,7 +169,7 @@ function stepsOf({ path, blocks }: Page, changed: (text: string) => string): rea
       return name === undefined
         ? []
         : [{ block, script: fileScript(name, changed(block.text)), output: undefined }];
-    if (markerOf(block, "not run") !== undefined) return [];
+    if ((markerOf(block, "not run") ?? markerOf(block, "run by")) !== undefined) return [];
     const tool = markerOf(block, "needs");
     if (tool !== undefined && isTool(tool) && skipFor(whyMissing(tool))) return [];
     const next = blocks[index + 1];

@@ -1,0 +1,174 @@
+/** Debian systems that tests start in namespaces of their own. */
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rename, rmdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Command, ended, run } from "./command.ts";
+import { whyNoFile } from "./skip.ts";
+import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
+
+const { TODO_TEST_SYSTEMS: WANTED } = process.env;
+
+/** The reason why this machine cannot start a system; `undefined` if it can. */
+export const whyNoSystem: string | undefined =
+  WANTED === undefined
+    ? "TODO_TEST_SYSTEMS is not set; the tests download 300 MB of Debian's packages"
+    : process.getuid?.() !== 0
+      ? "only root can start a system"
+      : (whyNoFile("/dev/net/tun") ??
+        whyMissing("mmdebstrap") ??
+        whyMissing("slirp4netns") ??
+        whyMissing("systemd-nspawn") ??
+        (await whyNoOverlay()));
+
+async function whyNoOverlay(): Promise<string | undefined> {
+  const folder = await mkdtemp(join(tmpdir(), "todo-overlay-"));
+  const commands = `mount -t tmpfs none "$0"; cd "$0"; mkdir lower upper work both
+    mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none both`;
+  const { code, stderr } = await ended(run(["unshare", "--mount", "sh", "-ec", commands, folder]));
+  await rmdir(folder);
+  return code === 0 ? undefined : `no overlay file system can be mounted: ${stderr.trim()}`;
+}
+
+/**
+ * Builds the file system of a Debian release with packages, separated by commas, in a folder. Returns its path. If TODO_TEST_SYSTEMS is a path, the
+ * file system is kept there for the next run.
+ */
+export async function buildDebian(suite: string, packages: string, folder: string): Promise<string> {
+  const parent = WANTED?.startsWith("/") ? WANTED : folder;
+  const root = join(parent, `${suite}-${Bun.hash(packages).toString(36)}`);
+  if (existsSync(root)) return root;
+  await mkdir(parent, { recursive: true });
+  await outputOf([
+    ...["mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io"],
+    ...['--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"'],
+    ...["doc", "man", "locale"].map((name) => `--dpkgopt=path-exclude=/usr/share/${name}/*`),
+    ...[`--include=${packages}`, suite, `${root}.part`],
+  ]);
+  await rename(`${root}.part`, root);
+  return root;
+}
+
+/** Runs a command of this machine. Returns its standard output. Throws an Error if it fails. */
+export async function outputOf(
+  commandLine: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  return checked(commandLine, run(commandLine, variables));
+}
+
+async function checked(commandLine: readonly string[], command: Command): Promise<string> {
+  const { code, stdout, stderr } = await ended(command);
+  if (code !== 0) throw new Error(`${commandLine.join(" ")} ended with ${code}: ${stdout}${stderr}`);
+  return stdout;
+}
+
+/** A running system. */
+export class System {
+  /** The process id of the first process of the system, on this machine. */
+  readonly init: number;
+  readonly #outer: Command;
+  readonly #namespaces: readonly string[];
+  readonly #group: string;
+
+  private constructor(outer: Command, init: number, namespaces: readonly string[], group: string) {
+    this.#outer = outer;
+    this.init = init;
+    this.#namespaces = namespaces;
+    this.#group = group;
+  }
+
+  /**
+   * Starts a command line with a child, or a child of it, that is the first process of a system. The system ends when the tests end.
+   * @param name the name of the first process
+   * @param namespaces options of nsenter besides the usual ones
+   * @param group the name of the control groups of the system
+   */
+  static async start(
+    commandLine: readonly string[],
+    name: string,
+    namespaces: readonly string[],
+    group: string,
+  ): Promise<System> {
+    const outer = run(["setpriv", "--pdeathsig", "KILL", ...commandLine]);
+    let hasEnded = false;
+    outer.exited.then(() => {
+      hasEnded = true;
+    });
+    const read = (path: string): Promise<string> => readFile(`/proc/${path}`, "utf8").catch(() => "");
+    let init = String(outer.pid);
+    await until(async () => {
+      if (hasEnded) throw new Error(`the system has ended: ${outer.stderr()}`);
+      const child = (await read(`${init}/task/${init}/children`)).trim();
+      init = child === "" ? String(outer.pid) : child;
+      return child !== "" && (await read(`${child}/comm`)) === `${name}\n`;
+    }, `${name} runs`);
+    return new System(outer, Number(init), namespaces, group);
+  }
+
+  /** What the system has printed. */
+  get log(): string {
+    return this.#outer.stdout() + this.#outer.stderr();
+  }
+
+  /** Starts a command line in the system, in its root folder or in another one. */
+  run(
+    commandLine: readonly string[],
+    { folder = "/", input }: { folder?: string; input?: string } = {},
+  ): Command {
+    return run([...this.commandLineFor(folder), ...commandLine], {}, input);
+  }
+
+  /** Returns the beginning of a command line that runs its rest in the system. */
+  commandLineFor(folder = "/"): readonly string[] {
+    return [
+      ...[
+        "nsenter",
+        `--target=${this.init}`,
+        "--mount",
+        "--net",
+        "--pid",
+        "--ipc",
+        "--uts",
+        ...this.#namespaces,
+      ],
+      ...[
+        `--wdns=${folder}`,
+        "env",
+        "-i",
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "LANG=C.UTF-8",
+      ],
+      "TERM=dumb",
+    ];
+  }
+
+  /** Runs a command line in the system. Returns its standard output without the last line feed. Throws an Error if it fails. */
+  async output(
+    commandLine: readonly string[],
+    options?: { folder?: string; input?: string },
+  ): Promise<string> {
+    return (await checked(commandLine, this.run(commandLine, options))).replace(/\n$/, "");
+  }
+
+  /** Runs shell commands in the system. Returns what `output` returns. */
+  shell(commands: string, options?: { folder?: string; input?: string }): Promise<string> {
+    return this.output(["sh", "-ec", commands], options);
+  }
+
+  /** Ends all processes of the system at once, and removes its control groups. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await run(["kill", "-KILL", String(this.init)]).exited;
+    await this.#outer.exited;
+    // A group can be removed when the kernel has collected its last process.
+    await until(async () => {
+      const removed = run([
+        ...["find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", `*/${this.#group}*`],
+        ...["-exec", "rmdir", "{}", "+"],
+      ]);
+      return (await removed.exited) === 0;
+    }, "the control groups are removed");
+  }
+}
