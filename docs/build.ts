@@ -18,7 +18,6 @@ import {
   SettingOption,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
-import { table } from "./openapi.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -43,14 +42,16 @@ function generatedFiles(): Readonly<Record<string, string>> {
   };
 }
 
-/** Replaces the table below the heading "Codes". */
+/** Replaces the list below the heading "Codes". */
 function errorsPage(): string {
-  const rows = Object.entries(ERRORS).map(([name, { status, description }]) => [
-    `${status} ${code(name)}`,
-    description,
-  ]);
-  const codes = table(["error", "cause and remedy"], rows);
-  return replace(read("docs/reference/errors.md"), /(?<=\n## Codes\n\n.*\n\n)\|.*?(?=\n\n)/s, codes);
+  const codes = Object.entries(ERRORS).map(
+    ([name, { status, description }]) => `- ${status} ${code(name)}: ${description}`,
+  );
+  return replace(
+    read("docs/reference/errors.md"),
+    /(?<=\n## Codes\n\n.*\n\n)- .*?(?=\n\n)/s,
+    codes.join("\n"),
+  );
 }
 
 /** Replaces the paragraphs below the heading "Problem codes", which end the description, and the values of `code`. */
