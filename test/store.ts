@@ -1,5 +1,5 @@
 import { openMemory } from "../src/storage/memory/store.ts";
-import type { Position, TodoEvent, TodoStore } from "../src/todo.ts";
+import { type Position, STORE_OPERATIONS, type TodoEvent, type TodoStore } from "../src/todo.ts";
 
 /** Yields the changes after a position one by one. */
 export async function* eachEvent(
@@ -11,18 +11,25 @@ export async function* eachEvent(
 }
 
 /** Returns a store with some of its methods replaced: the given store, or a new one in memory. */
-export function storeWith(answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore {
-  return {
-    insert: (title) => store.insert(title),
-    get: (id) => store.get(id),
-    list: (query) => store.list(query),
-    setDone: (id, done) => store.setDone(id, done),
-    delete: (id) => store.delete(id),
-    position: () => store.position(),
-    events: (after, signal) => store.events(after, signal),
-    close: () => store.close(),
-    ...answers,
-  };
+export const storeWith = (answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore =>
+  replace(store, (name) => Reflect.get(answers, name));
+
+/** Returns a store with every operation replaced, and `events`. */
+export const storeOfOnly = (answer: (operation: string) => () => unknown): TodoStore =>
+  replace(openMemory(), (name) =>
+    typeof name !== "string" || !(name in STORE_OPERATIONS) || name === "checkWrites" || name === "close"
+      ? undefined
+      : answer(name),
+  );
+
+function replace(store: TodoStore, find: (name: string | symbol) => unknown): TodoStore {
+  return new Proxy(store, {
+    get: (_store, name) => {
+      const value: unknown = Reflect.get(store, name);
+      // A method of the proxy could not use the private fields of the store.
+      return find(name) ?? (typeof value === "function" ? value.bind(store) : value);
+    },
+  });
 }
 
 /** Returns a store that counts its event iterators (open and total), the events they yield, and calls of `position`. */

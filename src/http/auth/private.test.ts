@@ -8,7 +8,7 @@ import { ANN, AS_ANN, startPrivate as startWith } from "../../../test/private-se
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService } from "../../../test/service.ts";
-import { storeWith } from "../../../test/store.ts";
+import { storeOfOnly } from "../../../test/store.ts";
 import { createKeyLookup, rotateKey } from "../../credential/key.ts";
 import { mintToken } from "../../credential/token.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -29,12 +29,10 @@ async function startPrivate(options: Partial<ServiceOptions> = {}) {
 
 /** Returns a store whose every call is noted and fails. */
 function forbiddenStore(calls: string[]): TodoStore {
-  const forbid = (name: string) => (): never => {
-    calls.push(name);
-    throw new Error(`${name} was called`);
-  };
-  const names = ["insert", "get", "list", "setDone", "delete", "events"] as const;
-  return storeWith(Object.fromEntries(names.map((name) => [name, forbid(name)])));
+  return storeOfOnly((operation) => () => {
+    calls.push(operation);
+    throw new Error(`${operation} was called`);
+  });
 }
 
 /** The paths of the pages. They contain no data. */

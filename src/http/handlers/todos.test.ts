@@ -7,7 +7,7 @@ import { LONGEST_TITLE, readOn, startReading, storeOf } from "../../../test/long
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, unchunked } from "../../../test/raw-http.ts";
 import { pathIn, startService, type TestService } from "../../../test/service.ts";
-import { storeWith } from "../../../test/store.ts";
+import { storeOfOnly, storeWith } from "../../../test/store.ts";
 import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -301,16 +301,7 @@ function failingStore(error: unknown, isLate: boolean): TodoStore {
   const fail = (): never => {
     throw error;
   };
-  const answer = isLate ? async () => fail() : fail;
-  const answers = {
-    insert: answer,
-    get: answer,
-    list: answer,
-    setDone: answer,
-    delete: answer,
-    position: answer,
-  };
-  return { ...answers, events: fail, close() {} };
+  return storeOfOnly((operation) => (isLate && operation !== "events" ? async () => fail() : fail));
 }
 
 /** A store that returns the given lists. */
