@@ -1,4 +1,4 @@
-import { type LiveList, type Todo, TodoApiError } from "../src/sdk/client.ts";
+import { type Todo, TodoApiError } from "../src/sdk/client.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
@@ -7,7 +7,7 @@ import { Outbox } from "./model/outbox.ts";
 import { State } from "./model/state.ts";
 import { SessionView } from "./people/session.ts";
 import type { Session } from "./people/session-requests.ts";
-import { createFetch, isBrowserRejected, PageApi } from "./sync/connection.ts";
+import { createFetch, isBrowserRejected, type ListState, PageApi } from "./sync/connection.ts";
 import { ConnectionState } from "./sync/connection-state.ts";
 import { OfflineCopy, readLastList } from "./sync/offline.ts";
 import { Sender } from "./sync/sender.ts";
@@ -154,7 +154,7 @@ function onUncertain(change: Change): void {
   });
 }
 
-function onState({ todos, position, status, error }: LiveList): void {
+function onState({ todos, position, status, error }: ListState): void {
   state.isLive = status === "connected";
   if (position !== undefined) onList(todos, position);
   if (status === "connected") onConnected();

@@ -53,7 +53,7 @@ export class TodoApi extends TodoApiCore {
    * Yields the to-dos page by page; `limit` is the page size, by default 1000. Each page is a later snapshot than the
    * one before. The pages together with all events since the first page's position give the current list.
    */
-  async *pages(query: ListQuery = {}, options: CallOptions = {}): AsyncGenerator<TodoList, void, undefined> {
+  async *pages(query: ListQuery = {}, options?: CallOptions): AsyncGenerator<TodoList, void, undefined> {
     let { after } = query;
     do {
       const page = await this.list({ limit: MAX_PAGE_SIZE, ...query, after }, options);
@@ -77,7 +77,7 @@ export class TodoApi extends TodoApiCore {
    */
   async *todos(
     { pageSize = MAX_PAGE_SIZE, ...query }: TodosQuery = {},
-    options: CallOptions = {},
+    options?: CallOptions,
   ): AsyncGenerator<Todo, void, undefined> {
     for await (const { todos } of this.pages({ ...query, limit: pageSize }, options)) yield* todos;
   }
@@ -116,7 +116,7 @@ export class TodoApi extends TodoApiCore {
    * const signIn = (token: string) => api.signIn({ token });
    * ```
    */
-  async signIn(credentials: Credentials, options: CallOptions = {}): Promise<void> {
+  async signIn(credentials: Credentials, options?: CallOptions): Promise<void> {
     if (!this.transport.keepsCookies) throw new TypeError("signIn() needs a browser: use the option token");
     const body = "link" in credentials ? { code: credentials.link.replace(/^.*#sign-in=/, "") } : credentials;
     const call = { method: "POST", path: SESSION_PATH, body };
@@ -125,7 +125,7 @@ export class TodoApi extends TodoApiCore {
   }
 
   /** Signs this browser out. Followed lists are empty at once. Rejects with `unauthorized` if nobody was signed in. */
-  async signOut(options: CallOptions = {}): Promise<void> {
+  async signOut(options?: CallOptions): Promise<void> {
     await this.transport.request({ method: "DELETE", path: SESSION_PATH }, options, readDeletion);
     for (const restart of this.#restarts) restart();
   }

@@ -1,5 +1,5 @@
 import { isOfType } from "./exchange.ts";
-import { readTodo } from "./json.ts";
+import { check, readTodo } from "./json.ts";
 import { requestList } from "./list.ts";
 import { createTransport, type Transport } from "./transport.ts";
 import type {
@@ -36,12 +36,12 @@ export class TodoApiCore {
   }
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
-  async list(query: ListQuery = {}, options: CallOptions = {}): Promise<TodoList> {
+  async list(query: ListQuery = {}, options?: CallOptions): Promise<TodoList> {
     return requestList(this.transport.request, query, options);
   }
 
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */
-  async get(id: TodoId | bigint, options: CallOptions = {}): Promise<Todo> {
+  async get(id: TodoId | bigint, options?: CallOptions): Promise<Todo> {
     return this.transport.request({ method: "GET", path: todoPath(id) }, options, readTodo);
   }
 
@@ -49,12 +49,12 @@ export class TodoApiCore {
    * Creates a to-do, exactly once, however often the request is sent. With an idempotency key of your own (1 to 255
    * visible ASCII characters, a new one for each to-do) that also holds across calls and processes, for 24 hours.
    */
-  async create(title: string, options: CreateOptions = {}): Promise<Todo> {
+  async create(title: string, options?: CreateOptions): Promise<Todo> {
     return (await this.writes.create(title, options)).result;
   }
 
   /** Sets the state of a to-do and returns it. Rejects with `todo_not_found` if it does not exist. */
-  async setDone(id: TodoId | bigint, done: boolean, options: CallOptions = {}): Promise<Todo> {
+  async setDone(id: TodoId | bigint, done: boolean, options?: CallOptions): Promise<Todo> {
     return (await this.writes.setDone(id, done, options)).result;
   }
 
@@ -63,14 +63,14 @@ export class TodoApiCore {
    * earlier attempt may have deleted the to-do. Chromium repeats a request on a broken connection by itself; its
    * caller sees only the second response.
    */
-  async delete(id: TodoId | bigint, options: CallOptions = {}): Promise<void> {
+  async delete(id: TodoId | bigint, options?: CallOptions): Promise<void> {
     await this.writes.delete(id, options);
   }
 
   /** Returns the name of the client that the token belongs to. Rejects with `unauthorized` if the token is unknown. */
-  async whoami(options: CallOptions = {}): Promise<string> {
+  async whoami(options?: CallOptions): Promise<string> {
     return this.transport.request({ method: "GET", path: "/api/whoami" }, options, (response, text) => {
-      if (!isOfType(response, "text/plain")) throw new SyntaxError("not a name");
+      check(isOfType(response, "text/plain"));
       return text;
     });
   }

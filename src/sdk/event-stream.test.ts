@@ -3,9 +3,10 @@ import { isDuplicate, type Message, parseEvent, readMessages } from "./event-str
 
 /** Returns the messages of a stream that arrives in these pieces. */
 async function messagesIn(...pieces: readonly string[]): Promise<Message[]> {
-  const left = [...pieces];
-  const exchange = { response: new Response(), read: async () => left.shift(), close: () => {} };
-  return await Array.fromAsync(readMessages(exchange));
+  const stream = (async function* () {
+    yield* pieces;
+  })();
+  return await Array.fromAsync(readMessages(stream));
 }
 
 describe("readMessages", () => {

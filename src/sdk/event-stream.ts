@@ -1,6 +1,6 @@
 import { abortOnReturn } from "./abort.ts";
-import { type Call, type Exchange, interpret, isEventStream, readText, throwProblem } from "./exchange.ts";
-import { parseId, parseJson, parseTodo } from "./json.ts";
+import { type Call, interpret, isEventStream, readText, throwProblem } from "./exchange.ts";
+import { check, parseId, parseJson, parseTodo } from "./json.ts";
 import { lead } from "./position.ts";
 import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
@@ -17,12 +17,10 @@ export interface Message {
 }
 
 /** Yields the messages of an event stream that have an id (WHATWG HTML §9.2.6). Skips an incomplete last one. */
-export async function* readMessages({ read }: Exchange): AsyncGenerator<Message, void, undefined> {
+export async function* readMessages(pieces: AsyncIterable<string>): AsyncGenerator<Message, void, undefined> {
   let rest = "";
   let fields: Record<string, string> = {};
-  while (true) {
-    const piece = await read();
-    if (piece === undefined) return;
+  for await (const piece of pieces) {
     // A carriage return at the very end may be the first half of a line break.
     const lines = (rest + piece).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? "";
@@ -87,14 +85,12 @@ export function readEvents(
         const { response } = exchange;
         try {
           if (!response.ok) throwProblem(response, await readText(exchange));
-          interpret(response, () => {
-            if (!isEventStream(response)) throw new SyntaxError("not a stream");
-          });
+          interpret(response, () => check(isEventStream(response)));
           if (position !== undefined) {
             isDisconnected = false;
             yield { type: "connected", position };
           }
-          for await (const message of readMessages(exchange)) {
+          for await (const message of readMessages(exchange.pieces)) {
             const event = interpret(response, () => parseEvent(message));
             if (event === undefined || isDuplicate(event, position)) continue;
             position = event.position;

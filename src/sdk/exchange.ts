@@ -1,5 +1,5 @@
 import { linkAbort } from "./abort.ts";
-import { isObject } from "./json.ts";
+import { check, hasTexts } from "./json.ts";
 import { isProxyFailure, parseRetryAfter, startTimer } from "./retry.ts";
 import {
   type AdminCredentials,
@@ -18,7 +18,7 @@ export interface Call {
   /** The path below the base URL. */
   readonly path: string;
   /** Sent as JSON. */
-  readonly body?: unknown;
+  readonly body?: object | undefined;
   readonly accept?: string;
   readonly idempotencyKey?: string;
 }
@@ -38,8 +38,8 @@ export interface ExchangeRequest {
 /** One request and its response, while the response is read. */
 export interface Exchange {
   readonly response: Response;
-  /** Returns the next piece of the body as text, or undefined at its end. */
-  readonly read: () => Promise<string | undefined>;
+  /** Yields the pieces of the body as text, once. */
+  readonly pieces: AsyncIterable<string>;
   /** Releases the connection. Call it also after the body was read to its end. */
   readonly close: () => void;
 }
@@ -76,9 +76,9 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
     const init: RequestInit = { method, headers, redirect: "manual", signal: ownSignal };
     if (body !== undefined) init.body = JSON.stringify(body);
     const response = await withTimeout(timeoutMs, fetch(url, init));
-    const pieces = readPieces(response);
     const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
-    return { response, close: abort, read: async () => (await withTimeout(idleMs, pieces.next())).value };
+    const pieces = readPieces(response, (piece) => withTimeout(idleMs, piece));
+    return { response, pieces, close: abort };
   } catch (error) {
     abort();
     throw error;
@@ -86,24 +86,33 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
 }
 
 /** Yields the pieces of the body as text. */
-async function* readPieces(response: Response): AsyncGenerator<string, undefined> {
-  // React Native does not have `body`.
-  if (response.body === undefined) yield await response.text();
+async function* readPieces(
+  response: Response,
+  wait: <T>(piece: Promise<T>) => Promise<T>,
+): AsyncGenerator<string, void, undefined> {
   const reader = response.body?.getReader();
   const decoder = new TextDecoder();
-  for (let piece = await reader?.read(); piece?.value; piece = await reader?.read())
-    yield decoder.decode(piece.value, { stream: true });
+  // React Native does not have `body`.
+  if (response.body === undefined) yield await wait(response.text());
+  while (reader !== undefined) {
+    const { value } = await wait(reader.read());
+    if (value === undefined) return;
+    yield decoder.decode(value, { stream: true });
+  }
 }
 
 function buildHeaders({ authorization, headers, call }: ExchangeRequest): Headers {
-  const { body, accept, idempotencyKey } = call;
-  const all = new Headers(authorization === undefined ? {} : { Authorization: authorization });
-  for (const [name, value] of Object.entries(headers ?? {})) all.set(name, value);
-  if (body !== undefined) all.set("Content-Type", "application/json");
-  if (accept !== undefined) all.set("Accept", accept);
-  // A string of Structured Fields (RFC 9651 §3.3.3).
-  if (idempotencyKey !== undefined)
-    all.set("Idempotency-Key", `"${idempotencyKey.replace(/["\\]/g, "\\$&")}"`);
+  const { body, accept, idempotencyKey: key } = call;
+  const values: Readonly<Record<string, string | undefined>> = {
+    Authorization: authorization,
+    ...headers,
+    "Content-Type": body && "application/json",
+    Accept: accept,
+    // A string of Structured Fields (RFC 9651 §3.3.3).
+    "Idempotency-Key": key === undefined ? key : `"${key.replace(/["\\]/g, "\\$&")}"`,
+  };
+  const all = new Headers();
+  for (const [name, value] of Object.entries(values)) if (value !== undefined) all.set(name, value);
   return all;
 }
 
@@ -122,21 +131,18 @@ export function toSegment(id: TodoId | bigint, code: "invalid_id" | "key_not_fou
   return encodeURIComponent(text);
 }
 
-/** Reads the rest of the body. */
-export async function readText({ read }: Exchange): Promise<string> {
+/** Reads the body. */
+export async function readText({ pieces }: Exchange): Promise<string> {
   let text = "";
-  while (true) {
-    const piece = await read();
-    if (piece === undefined) return text;
-    text += piece;
-  }
+  for await (const piece of pieces) text += piece;
+  return text;
 }
 
 /** Throws the error in a response that is not a success. */
 export function throwProblem(response: Response, text: string): never {
   throw interpret(response, () => {
     const problem: unknown = JSON.parse(text);
-    if (!isProblem(problem)) throw new SyntaxError("not a problem");
+    check(isProblem(problem));
     const { code, title, detail, errors: fields } = problem;
     const reason = fields?.map(({ field, message }) => `${field} ${message}`).join(", ") ?? detail;
     return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
@@ -179,7 +185,7 @@ export const readPosition = ({ headers }: Response): string | undefined =>
 
 /** Reads the response to a deletion. Throws a SyntaxError if it is not one. */
 export function readDeletion({ ok, status }: Response): undefined {
-  if (ok && status !== 204) throw new SyntaxError("not a deletion");
+  check(!ok || status === 204);
 }
 
 export const isOfType = ({ headers }: Response, mediaType: string): boolean =>
@@ -196,5 +202,4 @@ interface Problem {
   readonly errors?: readonly FieldError[];
 }
 
-const isProblem = (value: unknown): value is Problem =>
-  isObject(value) && "code" in value && typeof value.code === "string" && "title" in value;
+const isProblem = (value: unknown): value is Problem => hasTexts(value, "code", "title");

@@ -22,7 +22,7 @@ function startStream() {
       if (signal == null) throw new Error("a request without a signal");
       signals.push(signal);
       if (!url.includes("/events"))
-        return new Response(`[${[1, 2, 3].map((id) => todo(id))}]`, { headers: { ETag: 'W/"e-0"' } });
+        return new Response(`[${[1, 2, 3].map((id) => todo(id))}]`, { headers: { "Todo-Position": "e-0" } });
       const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
         start: (controller) => {
           streams.push(controller);
@@ -157,7 +157,7 @@ test("follow passes no state after the last one, although a change waited for it
     fetch: async (url) =>
       url.includes("/events")
         ? new Response(null, { status: 403 })
-        : new Response("[]", { headers: { ETag: 'W/"e-0"' } }),
+        : new Response("[]", { headers: { "Todo-Position": "e-0" } }),
   });
   const statuses: string[] = [];
   api.follow().subscribe(({ status }) => statuses.push(status));
@@ -178,7 +178,7 @@ test("follow loads the list again if a write of another epoch was answered while
       if (url.includes("/events"))
         return new Response(new ReadableStream(), { headers: { "Content-Type": "text/event-stream" } });
       return new Promise((resolve) =>
-        answers.push(() => resolve(new Response("[]", { headers: { ETag: 'W/"new-0"' } }))),
+        answers.push(() => resolve(new Response("[]", { headers: { "Todo-Position": "new-0" } }))),
       );
     },
   });

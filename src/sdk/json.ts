@@ -1,3 +1,4 @@
+import { isSameTodo } from "./todo.ts";
 import type { Todo, TodoId } from "./types.ts";
 
 /**
@@ -33,22 +34,46 @@ export function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
   return todo?.id === id ? todo : undefined;
 }
 
+/**
+ * Returns to-dos with the objects of `before` for those that are equal, and `before` itself if all are. Both are in
+ * ascending order of id.
+ */
+export function reuse(todos: readonly Todo[], before: readonly Todo[]): readonly Todo[] {
+  let index = 0;
+  const reused = todos.map((todo) => {
+    let known = before[index];
+    while (known !== undefined && compareIds(known.id, todo.id) < 0) known = before[++index];
+    return known !== undefined && isSameTodo(known, todo) ? known : todo;
+  });
+  const isSame = reused.length === before.length && reused.every((todo, at) => todo === before[at]);
+  return isSame ? before : reused;
+}
+
 /** Returns the id of a parsed object. Throws a SyntaxError if it has none. */
 export function parseId(value: unknown): TodoId {
-  if (isObject(value) && "id" in value && typeof value.id === "string") return value.id;
-  throw new SyntaxError("not a to-do");
+  check(hasTexts(value, "id"));
+  return value.id;
 }
 
 /** Returns the to-do in a parsed object. Throws a SyntaxError if it is not a to-do. */
 export function parseTodo(value: unknown): Todo {
-  const id = parseId(value);
-  if (isObject(value) && "title" in value && "done" in value) {
-    const { title, done } = value;
-    if (typeof title === "string" && typeof done === "boolean") return { id, title, done };
-  }
-  throw new SyntaxError("not a to-do");
+  check(hasTexts(value, "id", "title") && "done" in value && typeof value.done === "boolean");
+  const { id, title, done } = value;
+  return { id, title, done };
 }
 
 export const readTodo = (_response: Response, text: string): Todo => parseTodo(parseJson(text));
 
-export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+/** Throws a SyntaxError if a response is not what the service sends. */
+export function check(isValid: boolean): asserts isValid {
+  if (!isValid) throw new SyntaxError("unexpected content");
+}
+
+/** Returns whether a value is an object whose members with these names are texts. */
+export const hasTexts = <Name extends string>(
+  value: unknown,
+  ...names: readonly Name[]
+): value is Readonly<Record<Name, string>> =>
+  typeof value === "object" &&
+  value !== null &&
+  names.every((name) => typeof Reflect.get(value, name) === "string");

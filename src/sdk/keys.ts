@@ -1,5 +1,5 @@
 import { readDeletion, toSegment } from "./exchange.ts";
-import { isObject } from "./json.ts";
+import { check, hasTexts } from "./json.ts";
 import type { Transport } from "./transport.ts";
 import type { ApiKey, KeysApi, MintedApiKey, SignInLink } from "./types.ts";
 
@@ -36,17 +36,14 @@ const reader =
   <T>(isValid: (value: unknown) => value is T) =>
   (_response: Response, text: string): T => {
     const value: unknown = JSON.parse(text);
-    if (isValid(value)) return value;
-    throw new SyntaxError("unexpected JSON");
+    check(isValid(value));
+    return value;
   };
 
-const isKey = (value: unknown): value is ApiKey =>
-  isObject(value) && "name" in value && "id" in value && typeof value.id === "string";
+const isKey = (value: unknown): value is ApiKey => hasTexts(value, "id", "name");
 
 const isKeys = (value: unknown): value is readonly ApiKey[] => Array.isArray(value) && value.every(isKey);
 
-const isMinted = (value: unknown): value is MintedApiKey =>
-  isKey(value) && "token" in value && typeof value.token === "string";
+const isMinted = (value: unknown): value is MintedApiKey => hasTexts(value, "id", "name", "token");
 
-const isLink = (value: unknown): value is SignInLink =>
-  isObject(value) && "link" in value && typeof value.link === "string" && "qrCode" in value;
+const isLink = (value: unknown): value is SignInLink => hasTexts(value, "link", "expiresAt");

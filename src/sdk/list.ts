@@ -1,4 +1,5 @@
-import { parseJson, parseTodo } from "./json.ts";
+import { readPosition } from "./exchange.ts";
+import { check, parseJson, parseTodo } from "./json.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, ListQuery, TodoList } from "./types.ts";
 
@@ -6,17 +7,16 @@ import type { CallOptions, ListQuery, TodoList } from "./types.ts";
 export function requestList(
   request: Transport["request"],
   query: ListQuery,
-  options: CallOptions,
+  options: CallOptions | undefined,
 ): Promise<TodoList> {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
   const path = `/api/todos?${search}`.replace(/\?$/, "");
-  return request({ method: "GET", path }, options, ({ headers }, text) => {
+  return request({ method: "GET", path }, options, (response, text) => {
     const todos: unknown = parseJson(text);
-    // Some proxies append the content coding to the ETag of a response that they compress.
-    const position = /"(.+?-\d+)(?:-(?:gzip|br|zstd))?"/.exec(headers.get("etag") ?? "")?.[1];
-    const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(headers.get("link") ?? "")?.[1];
-    if (!Array.isArray(todos) || position === undefined) throw new SyntaxError("not a list");
+    const position = readPosition(response);
+    const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+    check(Array.isArray(todos) && position !== undefined);
     return {
       todos: todos.map(parseTodo),
       position,

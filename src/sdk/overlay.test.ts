@@ -188,6 +188,7 @@ test("a followed list shows each write at once and exactly once, whatever else h
         one.most++;
         one.least++;
         writes.push(list.create(title));
+        judge.check(list.getState());
         expect(judge.shown.some((todo) => todo.title === title)).toBe(true);
       };
       const ignoreAbsent = ({ code }: { readonly code: string }): void => expect(code).toBe("todo_not_found");
@@ -204,11 +205,13 @@ test("a followed list shows each write at once and exactly once, whatever else h
         } else if (what === "tick" && chosen !== undefined) {
           boundsOf(chosen.title).changes++;
           writes.push(list.setDone(chosen.id, !chosen.done).catch(ignoreAbsent));
+          judge.check(list.getState());
           // A change that arrived since the last state may have deleted it.
           expect(judge.isShown(chosen.id)?.done ?? !chosen.done).toBe(!chosen.done);
         } else if (what === "delete" && chosen !== undefined) {
           boundsOf(chosen.title).least = 0;
           writes.push(list.delete(chosen.id).catch(ignoreAbsent));
+          judge.check(list.getState());
           expect(judge.isShown(chosen.id)).toBeUndefined();
         } else if (what === "tickOther" && other !== undefined) {
           boundsOf(other.title).changes++;

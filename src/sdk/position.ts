@@ -3,9 +3,7 @@
  * epochs: only the numbers of one epoch are in the order of the changes. A position is `<epoch>-<number>`.
  */
 export function lead(position: string, other = ""): number {
-  const [, epoch, number] = parse(position);
-  const [, otherEpoch, otherNumber] = parse(other);
-  return epoch === otherEpoch ? Number(number) - Number(otherNumber) : Number.NaN;
+  const epoch = position.slice(0, position.lastIndexOf("-") + 1);
+  const toNumber = (text: string): number => Number(text.slice(epoch.length));
+  return epoch !== "" && other.startsWith(epoch) ? toNumber(position) - toNumber(other) : Number.NaN;
 }
-
-const parse = (position: string): readonly string[] => /^(.+)-(\d+)$/.exec(position) ?? [];

@@ -20,6 +20,10 @@ export function isTransient(error: unknown): error is TodoApiError {
 export const isRecoverable = (error: unknown): error is TodoApiError =>
   isTransient(error) || (error instanceof TodoApiError && (error.status ?? 0) >= 500);
 
+/** Returns whether the service rejected the credentials. */
+export const isUnauthorized = (error: unknown): boolean =>
+  error instanceof TodoApiError && error.code === "unauthorized";
+
 /**
  * Returns the milliseconds to wait before the next attempt: exponential backoff, of which half is random, and at least
  * what `Retry-After` asks for.

@@ -40,14 +40,22 @@ export function createTransport({
     // Not spread, because the options can be an AbortController, whose signal is a getter.
     const { signal, headers } = options;
     const authorization = await authorize(call.path);
-    const own = { call, url: root + call.path, authorization, signal, headers };
-    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch });
+    const ms = options.timeoutMs ?? timeoutMs;
+    return openExchange({
+      call,
+      url: root + call.path,
+      authorization,
+      signal,
+      headers,
+      timeoutMs: ms,
+      fetch,
+    });
   };
 
   /** Sends a request, with retries, and returns what `read` makes of the response. */
   const request = async <T>(
     call: Call,
-    options: CallOptions,
+    options: CallOptions = {},
     read: (response: Response, text: string) => T,
   ): Promise<T> => {
     // Without an Idempotency-Key, the service would execute a repeated POST twice.

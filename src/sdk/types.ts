@@ -1,15 +1,7 @@
 import type { ErrorCode, FieldError } from "../error.ts";
+import type { Todo, TodoId } from "./todo.ts";
 
-export type { ErrorCode, FieldError };
-
-/** The decimal digits of an unsigned 64-bit integer, starting at 1. A number would lose digits above 2^53. */
-export type TodoId = string;
-
-export interface Todo {
-  readonly id: TodoId;
-  readonly title: string;
-  readonly done: boolean;
-}
+export type { ErrorCode, FieldError, Todo, TodoId };
 
 export interface ListQuery {
   /** Only to-dos in this state. */
@@ -54,7 +46,7 @@ export interface LiveList {
    */
   readonly todos: Todo[];
   /** The position of the list in the event stream. Absent until the list has loaded. */
-  readonly position?: string;
+  readonly position?: string | undefined;
   /**
    * Whether changes arrive now. `disconnected`: the to-dos may be outdated, and the client reconnects. `signed-out`: the
    * service wants credentials, because the session has ended or there was none; the list is empty, and continues after
@@ -62,7 +54,7 @@ export interface LiveList {
    */
   readonly status: "connecting" | "connected" | "disconnected" | "signed-out" | "failed";
   /** Why the status is `disconnected`, `signed-out` or `failed`. An error without a `code` is no answer of the service. */
-  readonly error?: TodoApiError | (Error & { readonly code?: undefined });
+  readonly error?: TodoApiError | (Error & { readonly code?: undefined }) | undefined;
 }
 
 /**

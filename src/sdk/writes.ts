@@ -14,20 +14,24 @@ export type Writes = ReturnType<typeof createWrites>;
 
 /** Returns the writes of one client, with the positions of their answers. */
 export function createWrites(request: Transport["request"]) {
-  const send = <T>(call: Call, options: CallOptions, read: (response: Response, text: string) => T) =>
+  const send = <T>(
+    call: Call,
+    options: CallOptions | undefined,
+    read: (response: Response, text: string) => T,
+  ) =>
     request(
       call,
       options,
       (response, text): Answer<T> => ({ result: read(response, text), position: readPosition(response) }),
     );
   return {
-    create: (title: string, options: CreateOptions) => {
+    create: (title: string, options: CreateOptions = {}) => {
       const { idempotencyKey = randomKey() } = options;
       return send({ method: "POST", path: "/api/todos", body: { title }, idempotencyKey }, options, readTodo);
     },
-    setDone: (id: TodoId | bigint, done: boolean, options: CallOptions) =>
+    setDone: (id: TodoId | bigint, done: boolean, options?: CallOptions) =>
       send({ method: "PATCH", path: todoPath(id), body: { done } }, options, readTodo),
-    delete: (id: TodoId | bigint, options: CallOptions) =>
+    delete: (id: TodoId | bigint, options?: CallOptions) =>
       send({ method: "DELETE", path: todoPath(id) }, options, readDeletion),
   };
 }

@@ -1,5 +1,5 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
-import { compareIds, findTodo } from "../../src/sdk/json.ts";
+import { findTodo } from "../../src/sdk/json.ts";
 import { isNewId, Overlay } from "../../src/sdk/overlay.ts";
 import { type Change, type Target, toEffect } from "./change.ts";
 import type { Answer, Outbox } from "./outbox.ts";
@@ -35,8 +35,8 @@ export class State {
   readonly #unanswered = new Set<string>();
   /** The keys of the effects that have an answer, while the outbox has their change. */
   readonly #answered = new Set<string>();
-  /** The effects that had an answer when the list was requested that has arrived now. */
-  #answeredBefore: ReadonlySet<unknown> | undefined;
+  /** The number of answers when the list was requested that has arrived now. */
+  #answers: number | undefined;
   /** All to-dos as the service reported them, in ascending order of id. */
   confirmed: readonly Todo[] = [];
   /** The position of the list in the event stream, or undefined until the list has loaded. */
@@ -73,17 +73,17 @@ export class State {
 
   /** Call this when a list is requested, and the returned function when it has arrived, before `setList`. */
   requestList(): () => void {
-    const { answered } = this.#overlay;
+    const { answers } = this.#overlay;
     return () => {
-      this.#answeredBefore = answered;
+      this.#answers = answers;
     };
   }
 
   setList(todos: readonly Todo[], position: string): void {
     this.confirmed = todos;
     this.position = position;
-    this.#overlay.advance(position, this.#answeredBefore);
-    this.#answeredBefore = undefined;
+    this.#overlay.advance({ todos, position }, this.#answers);
+    this.#answers = undefined;
     this.#dropReopened();
   }
 
@@ -111,7 +111,7 @@ export class State {
         isAfterNew = true;
         this.#unanswered.add(key);
         this.#overlay.remove(key);
-        this.#overlay.add(key, toEffect(kind, target), this.#known(target));
+        this.#overlay.add(key, toEffect(kind, target), target.after ?? "");
       }
     for (const key of this.#unanswered)
       if (!keys.has(key)) {
@@ -119,11 +119,6 @@ export class State {
         this.#overlay.remove(key);
       }
     for (const key of this.#answered) if (!keys.has(key)) this.#answered.delete(key);
-  }
-
-  /** Returns the to-dos that were known when a new one was added. */
-  #known({ after }: Target): readonly Todo[] {
-    return after === undefined ? [] : this.confirmed.filter(({ id }) => compareIds(id, after) <= 0);
   }
 
   /** Returns the newest id of the service's. */
@@ -145,7 +140,7 @@ export class State {
     const keys = new Map(targets.map((target) => [toKey(change, target.id), target]));
     for (const key of keys.keys()) this.#overlay.remove(key);
     const { todos } = this;
-    for (const [key, target] of keys) this.#overlay.add(key, toEffect(kind, target), []);
+    for (const [key, target] of keys) this.#overlay.add(key, toEffect(kind, target), target.after ?? "");
     return targets.filter(({ id, title }) => {
       const todo = findTodo(todos, id);
       return todo?.title === title && !todo.done;

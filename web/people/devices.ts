@@ -2,7 +2,7 @@ import { deviceLabel } from "../../src/device-name.ts";
 import type { SignInLink } from "../../src/sdk/client.ts";
 import { TodoApiError } from "../../src/sdk/client.ts";
 import { readDeletion } from "../../src/sdk/exchange.ts";
-import { isUnauthorized } from "../../src/sdk/follow.ts";
+import { isUnauthorized } from "../../src/sdk/retry.ts";
 import { createLinkView } from "../view/copyable.ts";
 import { createButton, createElement, onSubmit, requireElement, showFieldError } from "../view/dom.ts";
 import { errorMessage, formatCount, formatTime } from "../view/messages.ts";

@@ -1,6 +1,6 @@
 import { TodoApiError } from "../../src/sdk/client.ts";
 import { readDeletion } from "../../src/sdk/exchange.ts";
-import { isUnauthorized } from "../../src/sdk/follow.ts";
+import { isUnauthorized } from "../../src/sdk/retry.ts";
 import { createTransport } from "../../src/sdk/transport.ts";
 import { writeSetting } from "../settings.ts";
 import { onSubmit, requireElement, showFieldError } from "../view/dom.ts";

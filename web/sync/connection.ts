@@ -8,9 +8,10 @@ import {
   type TodoEvent,
   type TodoList,
 } from "../../src/sdk/client.ts";
+import { type Snapshot, startList, synchronize } from "../../src/sdk/confirmed-list.ts";
 import { readEvents } from "../../src/sdk/event-stream.ts";
 import { isEventStream } from "../../src/sdk/exchange.ts";
-import { followList } from "../../src/sdk/follow.ts";
+import { reuse } from "../../src/sdk/json.ts";
 import { requestList } from "../../src/sdk/list.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay } from "../../src/sdk/retry.ts";
@@ -30,6 +31,8 @@ const POLL_MS = 10_000;
 const FIRST_POLL_MS = 2000;
 /** A stream without a byte for this time delivers nothing. The service sends a comment every 15 seconds. */
 const SILENCE_MS = 20_000;
+/** Changes within one frame are one state. */
+const FRAME_MS = 16;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
@@ -53,11 +56,13 @@ export function createFetch(onResponse: (response: Response) => void, onSlow: (i
 export const isBrowserRejected = ({ code }: TodoApiError): boolean =>
   code === "unauthorized" || code === "https_required";
 
+/** The list of the service, and its connection. Until the list has loaded, it has no position. */
+export type ListState = Omit<LiveList, "todos"> & { readonly todos: readonly Todo[] };
+
 export interface FollowOptions {
   /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
-  readonly from?: TodoList | undefined;
-  /** Each state of the list. Until it has loaded, it has no position. */
-  readonly onState: (state: LiveList) => void;
+  readonly from?: Snapshot | undefined;
+  readonly onState: (state: ListState) => void;
   /** A list is requested. The returned function runs when it has arrived, before its state. */
   readonly onRequest: () => () => void;
   /** The first page of a long list that is shown for the first time. */
@@ -75,7 +80,7 @@ export class PageApi {
   readonly #transport: Transport;
   readonly writes: Writes;
   /** The last list, which a new connection continues. */
-  #from: TodoList | undefined;
+  #from: Snapshot | undefined;
   /** The current connection. */
   #controller = new AbortController();
   /** When the event stream delivered last. */
@@ -140,30 +145,30 @@ export class PageApi {
     const source = {
       list: (call: CallOptions) => this.#loadList(call, options),
       events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
-      writes: this.writes,
-      restarts: new Set<() => void>(),
     };
     this.#poll(signal, options);
-    let isSending = false;
-    let sending = new AbortController();
-    signal.addEventListener("abort", () => sending.abort());
-    const from = this.#from;
-    this.#isFresh = from === undefined;
-    let { status }: Pick<LiveList, "status"> = { status: "connecting" };
-    for await (const state of followList(source, { signal, ...(from !== undefined && { from }) })) {
-      this.#isFresh ||= state.status === "connected";
-      const { position, ...unconfirmed } = state;
-      options.onState(this.#isFresh ? state : unconfirmed);
-      // A new connection ends the delay before the next attempt.
-      const isReconnected = state.status === "connected" && status !== "connected";
-      ({ status } = state);
-      if (position === undefined || !this.#isFresh) continue;
-      this.#from = { todos: state.todos, position };
-      if (isSending && !isReconnected) continue;
-      isSending = true;
-      sending.abort();
-      sending = new AbortController();
-      options.send(sending.signal);
+    const sendAfter = createSender(signal, options.send);
+    const publish = (): void => {
+      const { todos, position, status } = list;
+      this.#isFresh ||= status === "connected";
+      options.onState(this.#isFresh ? list : { ...list, position: undefined });
+      if (position === undefined || !this.#isFresh) return;
+      this.#from = { todos, position };
+      sendAfter(status);
+    };
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const schedule = (): void => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        publish();
+      }, FRAME_MS);
+    };
+    const list = startList(this.#from);
+    this.#isFresh = this.#from === undefined;
+    try {
+      await synchronize(list, source, { signal }, schedule);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -190,18 +195,25 @@ export class PageApi {
   readonly #openStream: Transport["send"] = async (call, options) => {
     const exchange = await this.#transport.send(call, options);
     if (!isEventStream(exchange.response)) return exchange;
-    const read = async (): Promise<string | undefined> => {
-      const piece = await exchange.read();
-      this.#heardAt = performance.now();
-      this.#isPolling = false;
-      return piece;
+    const pieces = this.#listen(exchange.pieces);
+    const first = await pieces.next();
+    const all = async function* (): AsyncGenerator<string, void, undefined> {
+      if (!first.done) yield first.value;
+      yield* pieces;
     };
-    const first = [await read()];
-    return { ...exchange, read: async () => first.pop() ?? read() };
+    return { ...exchange, pieces: all() };
   };
 
+  async *#listen(pieces: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {
+    for await (const piece of pieces) {
+      this.#heardAt = performance.now();
+      this.#isPolling = false;
+      yield piece;
+    }
+  }
+
   /** Loads the list in two pages, which may differ in age. It is correct after the events since the first one. */
-  async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<TodoList> {
+  async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<Snapshot> {
     const onList = onRequest();
     const { next, position, todos: first } = await this.list({ limit: FIRST_PAGE_SIZE }, call);
     let todos = first;
@@ -212,7 +224,7 @@ export class PageApi {
     }
     this.#isFresh = true;
     onList();
-    return { todos, position };
+    return { todos: reuse(todos, this.#from?.todos ?? []), position };
   }
 
   async *#eventsInSlot(
@@ -232,6 +244,25 @@ export class PageApi {
       release();
     }
   }
+}
+
+/** Returns a function that sends the user's changes from its first call until the signal aborts, and again after a reconnection. */
+function createSender(
+  signal: AbortSignal,
+  send: FollowOptions["send"],
+): (status: ListState["status"]) => void {
+  let sending: AbortController | undefined;
+  let last: ListState["status"] = "connecting";
+  signal.addEventListener("abort", () => sending?.abort());
+  return (status) => {
+    // A new connection ends the delay before the next attempt.
+    const isReconnected = status === "connected" && last !== "connected";
+    last = status;
+    if (sending !== undefined && !isReconnected) return;
+    sending?.abort();
+    sending = new AbortController();
+    send(sending.signal);
+  };
 }
 
 /**

@@ -1,0 +1,92 @@
+import { indexOf } from "./json.ts";
+import { delay, isRecoverable, retryDelay } from "./retry.ts";
+import type { CallOptions, LiveList, Todo, TodoApiError, TodoEvent, TodoList } from "./types.ts";
+
+/** A whole list, by ascending id. */
+export type Snapshot = Pick<TodoList, "position"> & { readonly todos: readonly Todo[] };
+
+/** The calls that keep a list current. */
+export interface ListSource {
+  readonly list: (options: CallOptions) => Promise<Snapshot>;
+  readonly events: (options: CallOptions & { readonly since: string }) => AsyncIterable<TodoEvent>;
+}
+
+/** The list as the service has it, and the state of the connection. */
+export interface ConfirmedList {
+  /** By ascending id. Each change makes a new array. */
+  todos: readonly Todo[];
+  /** Absent until the list has loaded. The list and the events after it belong to one history, so each change applies. */
+  position: string | undefined;
+  status: LiveList["status"];
+  error?: LiveList["error"] | undefined;
+}
+
+/** Returns a list before its first event. */
+export const startList = (from?: Snapshot): ConfirmedList => ({
+  todos: from?.todos ?? [],
+  position: from?.position,
+  status: "connecting",
+});
+
+/**
+ * Loads a list that has no position, and keeps it current until the signal aborts. Rejects if the service rejects a request.
+ * @param onChange runs after each change of the list and of the connection
+ */
+export async function synchronize(
+  list: ConfirmedList,
+  source: ListSource,
+  options: CallOptions & { readonly signal: AbortSignal },
+  onChange: () => void,
+): Promise<void> {
+  const { signal } = options;
+  let isMissing = list.position === undefined;
+  for (let attempt = 0; !signal.aborted; ) {
+    let error: TodoApiError | undefined;
+    try {
+      if (isMissing) {
+        const { todos, position } = await source.list({ ...options, retries: 0 });
+        if (signal.aborted) return;
+        Object.assign(list, { todos, position });
+        isMissing = false;
+        onChange();
+      }
+      attempt = 0;
+      for await (const event of source.events({ ...options, since: list.position ?? "" })) {
+        if (signal.aborted) return;
+        applyEvent(list, event);
+        onChange();
+        isMissing = event.type === "resync";
+        if (isMissing) break;
+      }
+    } catch (caught) {
+      if (signal.aborted) return;
+      if (!isRecoverable(caught)) throw caught;
+      error = caught;
+      applyEvent(list, { type: "disconnected", error });
+      onChange();
+    }
+    await delay(retryDelay(attempt++, error), signal);
+  }
+}
+
+function applyEvent(list: ConfirmedList, event: TodoEvent): void {
+  const { type } = event;
+  list.error = undefined;
+  if (type === "disconnected") {
+    list.status = type;
+    list.error = event.error;
+  } else if (type === "resync") {
+    list.status = "connecting";
+  } else {
+    list.status = "connected";
+    list.position = event.position;
+    if (type === "deleted") list.todos = replace(list.todos, event.id);
+    else if (type !== "connected") list.todos = replace(list.todos, event.todo.id, event.todo);
+  }
+}
+
+/** Returns to-dos with another one in the place of its id, or with none if it is deleted. */
+function replace(todos: readonly Todo[], id: string, ...todo: readonly Todo[]): readonly Todo[] {
+  const index = indexOf(todos, id);
+  return [...todos.slice(0, index), ...todo, ...todos.slice(index + Number(todos[index]?.id === id))];
+}
