@@ -5,7 +5,7 @@ import { type Comparison, cpuPerRequest } from "./compare.ts";
 const SERVERS: Readonly<Record<string, string>> = {
   "todo-service": "todo-service",
   "Elysia (Bun), equal": "Elysia, same checks",
-  "Hono (Node)": "Hono",
+  "Go, equal": "Go, same checks",
   Fastify: "Fastify",
   Express: "Express",
 };

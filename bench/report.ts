@@ -106,6 +106,7 @@ function agreedDifference(ratios: readonly number[]): string {
 export function header({ sessions, pairs, wrkRuns }: RunOptions): string {
   const machine = `${cpus()[0]?.model.trim()}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release().split("-")[0]}`;
   const wrk = output(["wrk", "-v"]).split(" Copyright")[0];
+  const go = output(["go", "version"]).replace(/^go version go(\S+).*/, "Go $1");
   const nginx = Bun.spawnSync(["nginx", "-v"]).stderr.toString().trim().replace("nginx version: ", "");
   return `# Benchmark results
 
@@ -113,7 +114,7 @@ export function header({ sessions, pairs, wrkRuns }: RunOptions): string {
 
 - Date: ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC
 - todo-service ${product.version}, git revision ${revision()}
-- Bun ${Bun.version}, Node ${output([node, "--version"])}, ${peers}, ${nginx}, ${wrk}
+- Bun ${Bun.version}, Node ${output([node, "--version"])}, ${go}, ${peers}, ${nginx}, ${wrk}
 - Machine: ${machine}; servers on core 0, load on core 1
 - Starts of all servers: ${sessions}. Pairs of slices for each ratio: ${sessions * pairs}. Runs of wrk, one second each, for each rate: ${sessions * wrkRuns}
 

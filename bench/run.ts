@@ -23,7 +23,7 @@ import {
   targetSection,
 } from "./report.ts";
 import { stopAll } from "./server-process.ts";
-import { clientsFile } from "./servers.ts";
+import { buildGo, clientsFile } from "./servers.ts";
 import { targets } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
@@ -41,6 +41,7 @@ const REQUIRED: Readonly<Record<string, string>> = {
   strace: "strace",
   slowhttptest: "slowhttptest",
   taskset: "util-linux",
+  go: "golang-go",
 };
 
 const { values: options } = parseArgs({
@@ -72,6 +73,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const)
   process.on(signal, () => cleanUp().then(() => process.exit(130)));
 try {
   await Bun.write(`${folder}/clients`, clientsFile);
+  buildGo(folder);
   if (options.against === undefined) await benchmark();
   else await compareCheckouts(options.against);
 } finally {

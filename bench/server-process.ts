@@ -32,7 +32,8 @@ export async function start(
       .replace("$CLIENTS", `${folder}/clients`)
       .replace("$RESPONSE", `${folder}/response.json`)
       .replace("$CONFIG", `${folder}/${port}.conf`)
-      .replace("$STORE", `${folder}/${port}.db`);
+      .replace("$STORE", `${folder}/${port}.db`)
+      .replace("$GO", `${folder}/go-peer`);
   if (server.config !== undefined)
     await Bun.write(`${folder}/${port}.conf`, await server.config(port, folder));
   const stderr = `${folder}/${port}.stderr`;

@@ -6,7 +6,7 @@ export interface Server {
   readonly name: string;
   /**
    * `start` replaces $PORT, $CLIENTS (a clients file), $RESPONSE (the product's response, as JSON), $CONFIG (the file
-   * that `config` describes) and $STORE (a new file), here and in `env`.
+   * that `config` describes), $STORE (a new file) and $GO (the built peer in Go), here and in `env`.
    */
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -27,6 +27,18 @@ export interface ExpectedResponse {
   /** Without the headers that a runtime adds by itself. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: string;
+}
+
+/** Builds the peer in Go. The compiler's cache goes to the folder, because the user may have no home. */
+export function buildGo(folder: string): void {
+  const command = ["go", "build", "-o", `${folder}/go-peer`, "main.go"];
+  const env = { ...process.env, GOCACHE: `${folder}/go-cache` };
+  const { success } = Bun.spawnSync(command, {
+    cwd: `${here}servers/go`,
+    env,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  if (!success) throw new Error("go build in bench/servers/go failed");
 }
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
@@ -200,5 +212,10 @@ export const fastifyPlainList: Server = {
   name: "Fastify, list without schema",
   env: { ...fastify.env, LIST_SCHEMA: "off" },
 };
-export const hono = peer("Hono (Node)", [node], "hono.ts");
+/** Go's standard library with the product's headers and checks. */
+export const equalGo: Server = {
+  ...peer("Go, equal", [], "go"),
+  command: ["$GO"],
+  equalHeaders: ["GET", "POST"],
+};
 export const express = peer("Express", [node], "express.ts");

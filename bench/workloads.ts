@@ -14,10 +14,10 @@ import {
   elysia,
   elysiaResponses,
   equalElysia,
+  equalGo,
   express,
   fastify,
   fastifyPlainList,
-  hono,
   inPrivateMode,
   nginx,
   onNewFile,
@@ -66,11 +66,12 @@ const competitor = (server: Server, request: RequestSpec, label = server.name): 
   request,
 });
 
-const peers = [elysiaResponses, elysia, fastify, hono, express];
+const equals = [equalElysia, equalGo];
+const peers = [elysiaResponses, elysia, fastify, express];
 
 export const workloads: readonly Workload[] = [
-  workload("GET one", getOne, [product, ...[bareHandler, equalElysia, nginx, ...peers], withAccessLog]),
-  workload("GET one, browser's headers", getOneFromBrowser, [product, bareHandler, equalElysia]),
+  workload("GET one", getOne, [product, ...[bareHandler, ...equals, nginx, ...peers], withAccessLog]),
+  workload("GET one, browser's headers", getOneFromBrowser, [product, bareHandler, ...equals]),
   {
     name: "whoami",
     todos: 1,
@@ -78,7 +79,7 @@ export const workloads: readonly Workload[] = [
     competitors: [
       competitor(product, whoami),
       competitor(product, getOne, "todo-service, GET one"),
-      ...[equalElysia, ...peers].map((server) => competitor(server, whoami)),
+      ...[...equals, ...peers].map((server) => competitor(server, whoami)),
     ],
   },
   {
@@ -90,11 +91,11 @@ export const workloads: readonly Workload[] = [
       competitor(product, whoami, "todo-service, whoami"),
     ],
   },
-  workload("POST", post, [product, bareHandler, equalElysia, ...peers]),
+  workload("POST", post, [product, bareHandler, ...equals, ...peers]),
   workload(
     "GET list of 1,000",
     getList,
-    [product, bareHandler, bareBlobHandler, equalElysia, elysia, fastify, hono, express, fastifyPlainList],
+    [product, bareHandler, bareBlobHandler, ...equals, elysia, fastify, express, fastifyPlainList],
     { todos: 1_000 },
   ),
   workload("GET one on SQLite", getOne, [onNewFile, bareHandler, product]),

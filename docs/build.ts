@@ -1,7 +1,7 @@
 /**
  * Writes the files that are made from the program: two pages in docs/reference, and the error codes in errors.md and in
- * openapi.json. Also writes the addresses that follow from the repository's URL in package.json. With --check, writes
- * nothing, and fails if a file is out of date.
+ * openapi.json. Also writes the addresses that follow from the repository's URL in package.json, and the ratios in the README
+ * from bench/results.md. With --check, writes nothing, and fails if a file is out of date.
  *
  * @module
  */
@@ -18,6 +18,7 @@ import {
   SettingOption,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
+import { table } from "./openapi.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -33,7 +34,7 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "docs/reference/configuration.md": configurationPage(),
     "docs/reference/errors.md": errorsPage(),
     "openapi.json": openApi(),
-    "README.md": clone("README.md"),
+    "README.md": speed(clone("README.md")),
     "docs/tutorials/household.md": clone("docs/tutorials/household.md"),
     "docs/how-to/at-home.md": clone("docs/how-to/at-home.md"),
     "package.json": manifest(),
@@ -74,6 +75,32 @@ const SOURCE = repository.url.replace(/^git\+|\.git$/g, "");
 
 /** Replaces the address of the repository in a command. */
 const clone = (page: string): string => replace(read(page), /(?<=git clone )\S+/, `${SOURCE}.git`);
+
+/** Replaces the table below the heading "Speed" with the ratios of the benchmark. */
+function speed(page: string): string {
+  const sections = read("bench/results.md").split(/^## /m);
+  const ratio = (workload: string, server: string): string => {
+    const section = sections.find((each) => each.startsWith(`${workload}\n`)) ?? "";
+    const row = section.split("\n").find((line) => line.startsWith(`| ${server} `));
+    return row?.split("|")[3]?.trim() ?? "–";
+  };
+  const peers = {
+    "Elysia with the same checks": "Elysia (Bun), equal",
+    "Elysia with the same checks, tuned by hand": "Elysia (Bun), equal, prepared headers",
+    "Go with the same checks": "Go, equal",
+    Fastify: "Fastify",
+    Express: "Express",
+  };
+  const workloads = ["GET one", "whoami", "POST", "GET list of 1,000"];
+  const rows = Object.entries(peers)
+    .map(([name, server]) => [name, ...workloads.map((workload) => ratio(workload, server))])
+    .filter(([, ...ratios]) => ratios.some((text) => text !== "–"));
+  return replace(
+    page,
+    /(?<=\n## Speed\n\n.*\n\n)\|.*?(?=\n\n)/s,
+    table(["compared with", ...workloads], rows),
+  );
+}
 
 /** Replaces the addresses of the site (GitHub Pages) and of the issues. */
 function manifest(): string {

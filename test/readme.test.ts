@@ -1,12 +1,10 @@
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
 import { run, runTodo } from "./command.ts";
 import { readPage } from "./docs.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 
 const { text: readme, blocks } = readPage("README.md");
-const results = readFileSync(new URL("../bench/results.md", import.meta.url), "utf8");
 
 test("the README begins with the commands that start the service and create a to-do", () => {
   const [start, create] = blocks;
@@ -38,17 +36,3 @@ async function pasted(line: string): Promise<string> {
   await shell.exited;
   return (shell.stdout() + shell.stderr()).trimEnd();
 }
-
-test("the ratios in the README are those of bench/results.md", () => {
-  const ratioTo = (server: string, workload: string): string => {
-    const section = results.split(/^## /m).find((part) => part.startsWith(`${workload}\n`)) ?? "";
-    const row = section.split("\n").find((line) => line.startsWith(`| ${server} `));
-    return row?.split("|")[3]?.trim() ?? "not measured";
-  };
-  const workloads = ["GET one", "whoami", "POST"];
-  const text = readme.replaceAll(/\s+/g, " ");
-  for (const server of ["Elysia (Bun), equal", "Fastify"]) {
-    const [one = "", two = "", three = ""] = workloads.map((workload) => ratioTo(server, workload));
-    expect(text).toContain(`(${one}, ${two} and ${three} times)`);
-  }
-});

@@ -1,8 +1,7 @@
 /** elysia.ts with the product's response headers and checks, as Elysia's guide writes them. */
-import { hash } from "node:crypto";
 import { Elysia, status, t } from "elysia";
 import { corsHeaders, rejection, SECURITY_HEADERS } from "./equal.ts";
-import { clients, get, insert, list, port, version } from "./store.ts";
+import { findClient, get, insert, list, port, version } from "./store.ts";
 
 new Elysia()
   .headers(SECURITY_HEADERS)
@@ -15,6 +14,7 @@ new Elysia()
   .get("/api/todos", ({ request, set }) => {
     const etag = `"${version()}"`;
     set.headers.etag = etag;
+    set.headers["todo-position"] = String(version());
     set.headers["cache-control"] = "no-cache";
     if (request.headers.get("if-none-match") === etag) return status(304);
     set.headers["content-type"] = "application/json";
@@ -42,7 +42,7 @@ new Elysia()
   .get("/api/whoami", ({ headers, set }) => {
     set.headers["cache-control"] = "no-store";
     const token = headers.authorization?.match(/^Bearer (\S+)$/i)?.[1];
-    const client = token && clients.get(hash("sha256", token));
+    const client = token && findClient(token);
     if (client) {
       set.headers["content-type"] = "text/plain; charset=utf-8";
       return client.name;

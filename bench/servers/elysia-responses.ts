@@ -1,8 +1,7 @@
 /** elysia-equal.ts in the fastest form found: prepared headers, and a hook that runs after routing. */
-import { hash } from "node:crypto";
 import { Elysia, t } from "elysia";
 import { corsHeaders, rejection, SECURITY_HEADERS } from "./equal.ts";
-import { clients, get, insert, port, version } from "./store.ts";
+import { findClient, get, insert, port, version } from "./store.ts";
 
 const json = (status: number) => ({
   status,
@@ -47,7 +46,7 @@ new Elysia()
   )
   .get("/api/whoami", ({ request }) => {
     const token = request.headers.get("authorization")?.match(/^Bearer (\S+)$/i)?.[1];
-    const client = token && clients.get(hash("sha256", token));
+    const client = token && findClient(token);
     return client === undefined || client === ""
       ? new Response('{"title":"Unauthorized"}', UNAUTHORIZED)
       : new Response(client.name, TEXT);
