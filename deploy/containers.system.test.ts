@@ -91,6 +91,23 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
   const killContainer = async (container: string): Promise<string> =>
     engine.system.shell(`kill -KILL ${await inspect(container, ".State.Pid")}`);
 
+  test(
+    "the image runs alone, is healthy, and has the labels of its build",
+    async () => {
+      const commands = commandsOf(CONTAINERS, "docker run")
+        .replace("build", "build --build-arg SOURCE=a --build-arg VERSION=b --build-arg REVISION=c")
+        .replace("run", "run --detach --rm --name alone");
+      await runPage(commands, origin);
+      await until(() => isHealthy("alone"), "the server is healthy");
+      expect(await statusOf("http://127.0.0.1:3000/api/todos")).toBe(200);
+      const labels = JSON.parse(await inspect("alone", "json .Config.Labels"));
+      for (const [name, value] of Object.entries({ source: "a", version: "b", revision: "c" }))
+        expect(labels).toMatchObject({ [`org.opencontainers.image.${name}`]: value });
+      await engine.system.output(["docker", "stop", "alone"]);
+    },
+    BUILD_LIMIT_MS,
+  );
+
   describe("compose.home.yaml", () => {
     const step = inOrder();
     const url = `https://${DOMAIN}`;

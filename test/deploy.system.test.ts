@@ -98,14 +98,6 @@ test.skipIf(skipFor(whyNoNginx))(
   },
 );
 
-test.skipIf(skipFor(whyMissing("caddy")))("the Caddyfile is valid", async () => {
-  const caddy = run(["caddy", "validate", "--adapter", "caddyfile", "--config", join(DEPLOY, "Caddyfile")]);
-  expect([await caddy.exited, caddy.stdout() + caddy.stderr()]).toEqual([
-    0,
-    expect.stringContaining("Valid configuration"),
-  ]);
-});
-
 test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.service"])(
   "the unit %s is valid and hardened",
   async (name) => {
@@ -153,16 +145,6 @@ test("make-secrets does not replace secrets", async () => {
   const again = run([join(deploy, "make-secrets")]);
   expect([await again.exited, again.stderr()]).toEqual([1, expect.stringContaining("remove it")]);
   expect(await readFile(join(deploy, "secrets/store_url"), "utf8")).toBe(before);
-});
-
-test("the build of the Containerfile passes source, version and revision to the labels of the image", async () => {
-  const [, image = ""] = (await readFile(join(DEPLOY, "Containerfile"), "utf8")).split(
-    "/base-debian12:nonroot",
-  );
-  for (const name of ["source", "version", "revision"]) {
-    const argument = name.toUpperCase();
-    expect(image).toMatch(new RegExp(`^ARG ${argument}=[^]*image\\.${name}="\\$${argument}"`, "m"));
-  }
 });
 
 test(".dockerignore allows exactly the files that the Containerfile copies", async () => {

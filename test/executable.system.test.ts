@@ -1,25 +1,11 @@
 import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { chmod, chown, cp, mkdir, mkdtemp, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { version } from "../package.json" with { type: "json" };
 import { type Command, run } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
 import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
-import { openDatabases, whyNoDatabase } from "./postgres.ts";
-import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
-import { until } from "./until.ts";
-
-/** A user id without an account, as in the container. */
-const USER_ID = 65532;
-
-const whyNoRoot = ((): string | undefined => {
-  if (process.platform !== "linux" || process.getuid?.() !== 0) return "only root on Linux may use chroot";
-  const missing = ["unshare", "chroot", "ldd"].find(
-    (program) => Bun.which(program, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" }) === null,
-  );
-  return missing && `${missing} is not installed`;
-})();
 
 const parent = temporaryFolder();
 const executable = join(parent, "todo");
@@ -32,8 +18,6 @@ beforeAll(async () => {
 let folder: string;
 beforeEach(async () => {
   folder = await mkdtemp(join(parent, "test-"));
-  // The user in the bare root is not the user who built the executable.
-  await chmod(folder, 0o755);
 });
 
 /** Runs the executable without PATH and outside the project's folder. */
@@ -72,13 +56,6 @@ describe("the executable", () => {
       await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
     ).toBeDefined();
     expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
-  });
-
-  test.skipIf(skipFor(whyNoDatabase))("creates the schema of a PostgreSQL database", async () => {
-    await using databases = await openDatabases();
-    const store = { TODO_STORE: await databases.newDatabase() };
-    expect(await said(todo(["keys", "create", "ci"], store))).toMatch(/^todo_\w{49}\n$/);
-    expect(await said(todo(["keys", "list"], store))).toContain("ci");
   });
 
   test("serves its pages with all their files", async () => {
@@ -131,28 +108,6 @@ describe("the executable", () => {
     expect(server.stdout()).toContain("src/serve/credentials.ts:");
   });
 
-  test("verifies passwords of a users file in a worker thread", async () => {
-    const users = join(folder, "logins");
-    await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n"));
-    await using server = todo(["serve", "--port", "0", "--users-file", users]);
-    const url = await server.url;
-    const statuses: number[] = [];
-    for (const password of ["a long password", "another"]) {
-      const headers = { Authorization: `Basic ${btoa(`alice:${password}`)}` };
-      statuses.push((await fetch(`${url}/admin/`, { headers })).status);
-    }
-    expect(statuses).toEqual([200, 401]);
-  });
-
-  test("makes scheduled backups in a worker thread", async () => {
-    const backups = join(folder, "backups");
-    await mkdir(backups);
-    const store = ["--store", `sqlite:${join(folder, "scheduled.db")}`, "--backup-dir", backups];
-    await using server = todo(["serve", "--port", "0", ...store]);
-    await until(() => server.stdout().includes('"msg":"backup '), "the backup has ended");
-    expect(server.stdout()).toContain('"msg":"backup finished"');
-  });
-
   test("does not read configuration files from the current folder", async () => {
     await writeFile(join(folder, ".env"), "TODO_REALM=x\nTODO_NONSENSE=1\n");
     await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');
@@ -160,43 +115,4 @@ describe("the executable", () => {
     await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
     expect(await said(todo(["--version"]))).toBe(`${version}\n`);
   });
-
-  test.skipIf(skipFor(whyNoRoot))(
-    "runs in a root folder that contains only it and the C library",
-    async () => {
-      const root = join(folder, "root");
-      await mkdir(join(root, "proc"), { recursive: true });
-      await mkdir(join(root, "data"));
-      await chown(join(root, "data"), USER_ID, USER_ID);
-      await cp(executable, join(root, "todo"));
-      const libraries = await said(run(["ldd", executable]));
-      for (const [library] of libraries.matchAll(/\/\S+/g)) {
-        await mkdir(join(root, dirname(library)), { recursive: true });
-        await cp(library, join(root, library), { dereference: true });
-      }
-      const start = `mount -t proc proc "$0/proc" && exec chroot --userspec=${USER_ID}:${USER_ID} "$0" /todo serve --port 0 --store sqlite:/data/todos.db`;
-      await using server = run([
-        "unshare",
-        "-m",
-        "env",
-        "-i",
-        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-        "sh",
-        "-c",
-        start,
-        root,
-      ]);
-      const response = await fetch(`${await server.url}/api/todos`, {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: '{"title":"buy milk"}',
-      });
-      expect([response.status, await response.text()]).toEqual([
-        201,
-        '{"id":1,"title":"buy milk","done":false}',
-      ]);
-      server.kill("SIGTERM");
-      expect(await server.exited).toBe(0);
-    },
-  );
 });
