@@ -32,47 +32,6 @@ test("GET /api/openapi.json returns the OpenAPI document", async () => {
   expect(JSON.parse(await response.text())).toEqual(openapi);
 });
 
-describe("every open route", () => {
-  const routes: [path: string, allow: string[]][] = [
-    ["/", ["GET", "HEAD", "OPTIONS"]],
-    ["/livez", ["GET", "HEAD", "OPTIONS"]],
-    ["/readyz", ["GET", "HEAD", "OPTIONS"]],
-    ["/api/openapi.json", ["GET", "HEAD", "OPTIONS"]],
-    ["/api/todos", ["GET", "POST", "HEAD", "OPTIONS"]],
-    ["/api/todos/1", ["GET", "PATCH", "DELETE", "HEAD", "OPTIONS"]],
-    ["/api/events", ["GET", "HEAD", "OPTIONS"]],
-  ];
-
-  test.each(routes)("%s responds to HEAD with the headers of GET", async (path) => {
-    await using service = startService();
-    await service.sendJson("POST", "/api/todos", { title: "x" });
-    const get = await service.send("GET", path);
-    const head = await service.send("HEAD", path);
-    expect(await head.text()).toBe("");
-    const headersOf = ({ headers }: Response) =>
-      [...headers].filter(([name]) => !["date", "connection"].includes(name)).sort();
-    expect([head.status, headersOf(head)]).toEqual([get.status, headersOf(get)]);
-  });
-
-  test.each(routes)(
-    "%s rejects other methods, and lists the allowed methods also for OPTIONS",
-    async (path, allow) => {
-      await using service = startService();
-      await service.sendJson("POST", "/api/todos", { title: "x" });
-      for (const method of ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "SEARCH"]) {
-        if (allow.includes(method)) continue;
-        const response = await service.send(method, path);
-        expect([method, response.headers.get("allow")]).toEqual([method, allow.join(", ")]);
-        expect(await statusAndCode(response)).toEqual([405, "method_not_allowed"]);
-      }
-      const options = await service.send("OPTIONS", path);
-      expect(options.headers.get("accept-patch")).toBe(allow.includes("PATCH") ? "application/json" : null);
-      expect([options.status, options.headers.get("allow")]).toEqual([204, allow.join(", ")]);
-      expect(await (await service.send("GET", "/api/todos")).json()).toHaveLength(1);
-    },
-  );
-});
-
 describe("an unknown path", () => {
   test.each(["/x", "/api", "/api/todos/", "/api/todos/1/", "/api/Todos", "/%", "/%61pi/todos", "/__proto__"])(
     "such as %s gets a 404 for every method",

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "bun:test";
-import contract from "../../../openapi.json" with { type: "json" };
 import { callRoute } from "../../../test/call-route.ts";
 import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
@@ -17,14 +16,6 @@ import { createService, type ServiceOptions } from "../service.ts";
 const ANDROID = "Mozilla/5.0 (Android 15; Mobile; rv:144.0) Gecko/144.0 Firefox/144.0";
 const DAY = 86_400_000;
 const BOB = { user: "bob", password: ANN.password };
-
-/** Whether an operation of a path accepts the cookie, by `security` in openapi.json. */
-function acceptsCookie(pattern: string): boolean {
-  const paths: Readonly<Record<string, Readonly<Record<string, { readonly security?: readonly object[] }>>>> =
-    contract.paths;
-  const operations = Object.values(paths[pattern.replace(":id", "{id}")] ?? {});
-  return operations.some(({ security = [] }) => security.some((one) => "cookie" in one));
-}
 
 const jsonOf = async (response: Response) => JSON.parse(await response.text());
 
@@ -252,26 +243,6 @@ describe("POST /api/session", () => {
 });
 
 describe("the cookie of a browser", () => {
-  test("counts for to-dos, events and the session, and nowhere else", async () => {
-    await using service = await startPrivate();
-    const init = await service.jar(ANN);
-    const counts: Record<string, boolean> = {};
-    for (const pattern of service.paths.filter((path) => path.startsWith("/api"))) {
-      const path = pattern.replace(":id", "1").replace("*", "x");
-      const without = await service.statusOf(path, { headers: {} });
-      counts[pattern] = without === 401 && (await service.statusOf(path, init)) !== 401;
-    }
-    const documented = Object.keys(counts).map((pattern) => [pattern, acceptsCookie(pattern)]);
-    expect(counts).toEqual(Object.fromEntries(documented));
-    expect(Object.values(counts)).toContain(false);
-    const post = await service.sendJson("POST", "/api/todos", { title: "a" }, init);
-    expect(post.status).toBe(201);
-    expect((await service.sendJson("PATCH", "/api/todos/1", { done: true }, init)).status).toBe(200);
-    expect((await service.send("DELETE", "/api/todos/1", init)).status).toBe(204);
-    for (const path of ["/admin/", "/admin/keys", "/mcp"])
-      expect([path, await service.statusOf(path, init)]).toEqual([path, path === "/mcp" ? 404 : 401]);
-  });
-
   test.each<[what: string, headers: Readonly<Record<string, string>>, isAccepted: boolean]>([
     ["the own page", { "Sec-Fetch-Site": "same-origin" }, true],
     ["a browser without Fetch Metadata", {}, true],
