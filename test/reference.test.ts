@@ -193,7 +193,7 @@ test("the reference lists the log messages of the source, and no others", () => 
 });
 
 test("the reference lists the reasons of rejected credentials, and no others", () => {
-  const source = ["auth/authenticator", "auth/basic", "auth/bearer", "auth/private", "handlers/session"]
+  const source = ["auth/authenticator", "auth/one-scheme", "auth/private", "handlers/session"]
     .map((name) => readFileSync(`${ROOT}/src/http/${name}.ts`, "utf8"))
     .join("\n");
   const patterns = [

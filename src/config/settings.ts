@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import { DEFAULT_ACCESS } from "../http/auth/authenticator.ts";
-import { validateRealm } from "../http/auth/basic.ts";
+import { validateRealm } from "../http/auth/one-scheme.ts";
 import { DEFAULT_LIMITS } from "../http/limits.ts";
 import { LOG_LEVELS } from "../http/observability/log.ts";
 import { validateBlock } from "../http/policy/address.ts";

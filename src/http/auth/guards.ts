@@ -4,9 +4,8 @@ import { networkPrefix } from "../policy/address.ts";
 import { isOwnPage } from "../policy/origin.ts";
 import { type Guard, isSafeMethod } from "../route.ts";
 import { createAuthenticator, type GuardOptions } from "./authenticator.ts";
-import { basicGuard } from "./basic.ts";
-import { bearerGuard } from "./bearer.ts";
 import { createLoginThrottle } from "./login-throttle.ts";
+import { basicGuard, bearerGuard } from "./one-scheme.ts";
 import { privateChallenge, privateGuard } from "./private.ts";
 import { readSessionCookie } from "./session-cookie.ts";
 

@@ -15,7 +15,7 @@ import {
   type RoutedRequest,
 } from "../route.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { basicChallenge } from "./basic.ts";
+import { basicChallenge } from "./one-scheme.ts";
 
 const REALM = "todo";
 export const BEARER_CHALLENGE = `Bearer realm="${REALM}"`;

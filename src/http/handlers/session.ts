@@ -67,7 +67,10 @@ export function createSignInHandlers(keys: KeyStore, authenticator: Authenticato
   return { signIn, showLink, cancelLink };
 
   function requireOwnSecurePage(request: Request, server: HttpServer): void {
-    if (!getConnectionInfo(request, server).isSecure) throw cookieNeedsHttps();
+    if (!getConnectionInfo(request, server).isSecure)
+      throw new ServiceError("https_required", {
+        detail: "Browsers store the cookie of a sign-in over HTTPS or from the server's own machine only.",
+      });
     requireOwnPage(request);
   }
 
@@ -201,8 +204,3 @@ const describeDevice = ({ id, name, createdAt, lastUsedAt }: Key) => ({
   createdAt: formatTime(createdAt),
   ...(lastUsedAt !== undefined && { lastUsedAt: formatTime(lastUsedAt) }),
 });
-
-const cookieNeedsHttps = (): ServiceError =>
-  new ServiceError("https_required", {
-    detail: "Browsers store the cookie of a sign-in over HTTPS or from the server's own machine only.",
-  });

@@ -49,12 +49,9 @@ type Closable = Pick<Bun.Server<undefined>, "pendingRequests" | "stop">;
 const HSTS = "max-age=31536000";
 /** The TLS 1.2 ciphers with forward secrecy and authenticated encryption (RFC 9325 §4.2). TLS 1.3 has no others. */
 const CIPHERS = [
-  "ECDHE-ECDSA-AES128-GCM-SHA256",
-  "ECDHE-RSA-AES128-GCM-SHA256",
-  "ECDHE-ECDSA-AES256-GCM-SHA384",
-  "ECDHE-RSA-AES256-GCM-SHA384",
-  "ECDHE-ECDSA-CHACHA20-POLY1305",
-  "ECDHE-RSA-CHACHA20-POLY1305",
+  "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256",
+  "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384",
+  "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
 ].join(":");
 /** Longer than the idle timeout, so that every active connection receives `Connection: close`. */
 const RETIRE_MS = 15_000;

@@ -41,13 +41,8 @@ export type Surface = (typeof SURFACES)[number];
  * credential. `in_clear`: the request has a credential over plain HTTP, which is rejected.
  */
 export const AUTHENTICATION_OUTCOMES = [
-  "passed",
-  "absent",
-  "malformed",
-  "wrong",
-  "throttled",
-  "in_clear",
-  "unavailable",
+  ...(["passed", "absent", "malformed", "wrong"] as const),
+  ...(["throttled", "in_clear", "unavailable"] as const),
 ] as const;
 export type AuthenticationOutcome = (typeof AUTHENTICATION_OUTCOMES)[number];
 /** Records the outcome of an authentication. */

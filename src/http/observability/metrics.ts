@@ -13,7 +13,6 @@ const BATCH_WRITES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /** Other methods share one label value, so that clients cannot create series. */
 const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
-const OTHER_METHOD = "other";
 
 /** The metrics of a process. The parts of the server register theirs; each scrape reads them. */
 export class Metrics {
@@ -124,7 +123,7 @@ function measureRequests(metrics: Metrics): Observer["route"] {
       inFlight += change;
     },
     answered: (name, status, ms) => {
-      const method = METHODS.has(name) ? name : OTHER_METHOD;
+      const method = METHODS.has(name) ? name : "other";
       requests.inc({ route, method, status });
       seconds.observe({ route, method }, ms / 1000);
     },

@@ -4,7 +4,6 @@ import type { HttpServer } from "../route.ts";
 import { isLocalHost, isLoopbackHost, isLoopbackOrigin } from "./address.ts";
 import type { GetConnectionInfo, Network } from "./connection.ts";
 
-const PREFLIGHT_SECONDS = "600";
 /** `*` does not include `Authorization` (Fetch §4.9). It works because responses never allow credentials. */
 const REQUEST_HEADERS = "Authorization, *";
 const EXPOSED_HEADERS = "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id";
@@ -55,9 +54,9 @@ export function createOriginPolicy(
     requireKnownOrigin: (request: Request): void => {
       const { headers, url } = request;
       const origin = headers.get("origin");
+      const isOther = origin === null || !isOwn(origin, headers.get("host"), url);
       if (origin === null && headers.get("sec-fetch-site") !== "cross-site") return;
-      if (allowedOrigin(request) !== undefined) return;
-      if (origin === null || !isOwn(origin, headers.get("host"), url)) throw crossSite(LIST_ORIGIN);
+      if (isOther && allowedOrigin(request) === undefined) throw crossSite(LIST_ORIGIN);
     },
     /**
      * Throws `cross_site_write` if a page of another origin sends the request, unless that origin is listed by name.
@@ -107,7 +106,7 @@ export const preflight = (allow: string): Response =>
   respond(204, {
     "Access-Control-Allow-Methods": allow,
     "Access-Control-Allow-Headers": REQUEST_HEADERS,
-    "Access-Control-Max-Age": PREFLIGHT_SECONDS,
+    "Access-Control-Max-Age": "600",
     "Cache-Control": "no-store",
   });
 
