@@ -16,8 +16,7 @@ const BUILD_LIMIT_MS = 600_000;
 /** Caddy signs the certificates of names below .localhost itself. */
 const DOMAIN = "todo.localhost";
 const HOUSEHOLD = "docs/tutorials/household.md";
-const HAPPENS = "docs/how-to/when-something-happens.md";
-const CONTAINERS = "docs/how-to/containers.md";
+const SERVER = "docs/tutorials/server-with-https.md";
 const LIST = [{ id: 1, title: "buy milk", done: false }];
 
 describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
@@ -175,7 +174,7 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
       await opened.getByText("buy milk").waitFor();
       const [cookie] = await opened.context().cookies();
       cookieOfBen = `${cookie?.name}=${cookie?.value}`;
-      await page(HAPPENS, "keys revoke ben");
+      await page(HOUSEHOLD, "keys revoke ben");
     });
 
     step("keeps its files private, its logs small, and makes a backup", async () => {
@@ -220,8 +219,8 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
       await docker("compose", "exec", "todo", "todo", "backup", "/backups/mine.db");
       expect(await statusOf(`${url}/api/todos/1`, ...as("ada"), ...own, "--request", "DELETE")).toBe(204);
       const change = (text: string): string => text.replaceAll("BACKUP", "mine");
-      expect(await page(HAPPENS, "todo export", change)).toContain("buy milk");
-      await page(HAPPENS, "compose stop todo", change);
+      expect(await page(HOUSEHOLD, "todo export", change)).toContain("buy milk");
+      await page(HOUSEHOLD, "compose stop todo", change);
       await until(answers, "the list answers after a restore");
       expect(await listOf("ada")).toEqual(LIST);
     });
@@ -231,7 +230,7 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
       const text = await readFile(file, "utf8");
       await writeFile(file, text.replace(/"version": ".*"/, '"version": "98.7.6"'));
       await commit("Release 98.7.6");
-      await page(HAPPENS, "up -d --build");
+      await page(HOUSEHOLD, "up -d --build");
       await until(answers, "the list answers after an upgrade");
       expect(await docker("compose", "exec", "todo", "todo", "--version")).toContain("98.7.6");
       expect(await listOf("ada")).toEqual(LIST);
@@ -253,11 +252,13 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
       expect(code).not.toBe(0);
     });
 
-    test("gets the socket of Tailscale for Caddy by the files of at-home.md", async () => {
+    test("gets the socket of Tailscale for Caddy by the files of the guide", async () => {
       const other = join(engine.folder, "at-home");
       await mkdir(other);
-      await runPage(commandsOf("docs/how-to/at-home.md", "git clone"), other);
-      const { services } = await configOf(["docker", "compose"], join(other, "todo-service/deploy"));
+      await runPage(commandsOf(HOUSEHOLD, "git clone"), other);
+      const deploy = join(other, "todo-service/deploy");
+      await runPage(commandsOf(HOUSEHOLD, "compose.tailscale.yaml"), deploy);
+      const { services } = await configOf(["docker", "compose"], deploy);
       expect(JSON.stringify(services.caddy?.volumes)).toContain("/var/run/tailscale");
       expect(services.todo?.environment).toMatchObject({ TODO_URL: "https://pi.tail1234.ts.net" });
     });
@@ -291,9 +292,9 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
     afterAll(() => engine.system.run([...compose, "down", "--volumes"], { folder }).exited);
 
     step("starts three replicas, which share a list and the created secrets", async () => {
-      await runPage(commandsOf(CONTAINERS, "make-secrets"), folder);
+      await runPage(commandsOf(SERVER, "make-secrets"), folder);
       await until(answers, "the balancer answers");
-      expect(await runPage(commandsOf(CONTAINERS, "whoami"), folder)).toBe("[]\nclient\n");
+      expect(await runPage(commandsOf(SERVER, "client_token"), folder)).toBe("[]\nclient\n");
       for (const title of ["a", "b", "c"])
         expect(await statusOf(`${url}/api/todos`, "--json", JSON.stringify({ title }))).toBe(201);
       const authorization = `Authorization: Bearer ${await secret("client_token")}`;

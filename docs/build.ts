@@ -36,7 +36,6 @@ function generatedFiles(): Readonly<Record<string, string>> {
     "openapi.json": openApi(),
     "README.md": speed(clone("README.md")),
     "docs/tutorials/household.md": clone("docs/tutorials/household.md"),
-    "docs/how-to/at-home.md": clone("docs/how-to/at-home.md"),
     "package.json": manifest(),
     "deploy/alerts.yml": pageAddresses("deploy/alerts.yml"),
     "deploy/debian/environment": pageAddresses("deploy/debian/environment"),
