@@ -211,13 +211,14 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const early = new TodoApi({ baseUrl: direct }).list({}, { signal: AbortSignal.abort("early") });
     same(await early.catch((reason) => reason), "early");
     const leaving = new AbortController();
-    const waiting = new TodoApi({ baseUrl: through.silent }).list({}, leaving);
-    setTimeout(() => leaving.abort("late"), 100);
-    same(await waiting.catch((reason) => reason), "late");
+    const waiting = new TodoApi({ baseUrl: through.silent, fetch: abortAfter(leaving, "sent") }).list(
+      {},
+      leaving,
+    );
+    same(await waiting.catch((reason) => reason), "sent");
     const between = new AbortController();
-    const pausing = new TodoApi({ baseUrl: through.busy }).create("between", between);
-    setTimeout(() => between.abort("between"), 300);
-    same(await pausing.catch((reason) => reason), "between");
+    const pausing = new TodoApi({ baseUrl: through.busy, fetch: abortAfter(between, "answered") });
+    same(await pausing.create("between", between).catch((reason) => reason), "answered");
   },
   "events continue after a lost connection": async ({ TodoApi }, { direct, through }) => {
     const writer = new TodoApi({ baseUrl: direct });
@@ -294,6 +295,17 @@ async function follow(
     if (isLast(event)) leaving.abort();
   }
   return told;
+}
+
+/** Returns a `fetch` that aborts a call after its first request was sent, or after its answer has come. */
+function abortAfter(controller: AbortController, when: "sent" | "answered"): typeof fetch {
+  return Object.assign(async (...args: Parameters<typeof fetch>) => {
+    const answer = fetch(...args);
+    if (when === "answered") await answer;
+    // The caller continues first: it waits for the answer, or for its next attempt.
+    setTimeout(() => controller.abort(when));
+    return answer;
+  }, fetch);
 }
 
 async function refusal({ TodoApiError }: Sdk, call: Promise<unknown>): Promise<unknown[]> {

@@ -65,6 +65,10 @@ describe("openExchange", () => {
     });
   });
 
+  test("follows no redirect, because another origin would get the title", async () => {
+    expect(await sentFor({})).toMatchObject({ redirect: "manual" });
+  });
+
   test("sends neither body nor headers if there are none", async () => {
     const { headers, body } = await sentFor({});
     expect([body, Object.fromEntries(new Headers(headers))]).toEqual([undefined, {}]);

@@ -293,3 +293,166 @@ test("follow passes no state twice, and keeps the objects of equal to-dos", asyn
   expect(new Set(ticked).size).toBe(1);
   stop();
 });
+
+const LIST = { todos: [{ id: "1", title: "1", done: false }], position: "e-0" };
+const stream = (body?: string): Response =>
+  new Response(body ?? new ReadableStream(), { headers: { "Content-Type": "text/event-stream" } });
+const listAt = (position: string): Response => new Response("[]", { headers: { "Todo-Position": position } });
+
+/** Returns a client whose requests get scripted responses, and the requests. By default, the stream is silent. */
+function scripted(answer: (method: string, path: string) => Response | undefined) {
+  const requests: string[] = [];
+  const api = new TodoApi({
+    baseUrl: "http://todo.example",
+    retries: 0,
+    fetch: async (url, { method = "" }) => {
+      const path = url.slice("http://todo.example/api".length);
+      requests.push(`${method} ${path}`);
+      const given = answer(method, path) ?? (path.startsWith("/events") ? stream() : listAt("e-0"));
+      return given;
+    },
+  });
+  return { api, requests };
+}
+
+describe("a followed list", () => {
+  test("goes on if the last subscriber leaves and another one comes within a frame", async () => {
+    const { api } = scripted(() => undefined);
+    const list = api.follow({ from: LIST });
+    const leave = list.subscribe(() => {});
+    const created = errorOf(list.create("2"));
+    leave();
+    const states: LiveList[] = [];
+    const stop = list.subscribe((state) => states.push(state));
+    await created;
+    await until(() => states.some(isConnected), "a state for the second subscriber");
+    stop();
+  });
+
+  test("says that it is disconnected while its first list fails", async () => {
+    const { api } = scripted((_method, path) =>
+      path === "/todos" ? new Response("busy", { status: 503 }) : undefined,
+    );
+    const list = api.follow();
+    const stop = list.subscribe(() => {});
+    await until(() => list.getState().status === "disconnected", "the failure");
+    expect(list.getState().error).toMatchObject({ status: 503 });
+    stop();
+  });
+
+  test("is not connected between a resync and the new list", async () => {
+    let isFirst = true;
+    const { api, requests } = scripted((_method, path) => {
+      if (path === "/todos") return new Response("busy", { status: 503, headers: { "Retry-After": "60" } });
+      if (!isFirst) return undefined;
+      isFirst = false;
+      return stream("id: e-0\nevent: position\ndata: {}\n\nid: f-1\nevent: resync\ndata: {}\n\n");
+    });
+    const list = api.follow({ from: LIST });
+    const statuses: string[] = [];
+    const stop = list.subscribe(({ status }) => statuses.push(status));
+    await until(() => requests.includes("GET /todos"), "the request of a new list");
+    await until(() => list.getState().status === "disconnected", "the failure");
+    stop();
+    expect(statuses.at(-1)).not.toBe("connected");
+  });
+
+  test("does not change the list that it starts from", async () => {
+    const { api } = scripted((_method, path) =>
+      path.startsWith("/events") ? stream('id: e-1\nevent: deleted\ndata: {"id":1}\n\n') : undefined,
+    );
+    const from = { ...LIST, todos: LIST.todos.slice() };
+    const list = api.follow({ from });
+    list.getState().todos.push({ id: "9", title: "the caller's", done: false });
+    expect(from.todos).toEqual(LIST.todos);
+    const stop = list.subscribe(() => {});
+    await until(() => list.getState().todos.length === 0, "the deletion");
+    stop();
+    expect(from.todos).toEqual(LIST.todos);
+  });
+
+  test("passes states to a function once for each of its subscriptions", async () => {
+    const { api } = scripted(() => undefined);
+    const list = api.follow({ from: LIST });
+    const states: LiveList[] = [];
+    const onState = (state: LiveList): number => states.push(state);
+    const stops = [list.subscribe(onState), list.subscribe(onState)];
+    stops[0]?.();
+    await until(() => states.some(isConnected), "a state for the second subscription");
+    stops[1]?.();
+    expect(states.filter(isConnected)).toHaveLength(1);
+  });
+
+  test("sends no write to a to-do that was not created", async () => {
+    const { api, requests } = scripted((method) =>
+      method === "POST" ? new Response("no", { status: 500 }) : undefined,
+    );
+    const list = api.follow({ from: LIST });
+    const created = errorOf(list.create("2"));
+    const id = list.getState().todos[1]?.id ?? "";
+    const ticked = errorOf(list.setDone(id, true));
+    expect([await created, await ticked]).toMatchObject([{ status: 500 }, { code: "todo_not_found" }]);
+    expect(requests).toEqual(["POST /todos"]);
+    expect(titles(list.getState())).toEqual(["1"]);
+  });
+
+  test("accepts the temporary ids of the latest 1,000 new to-dos", async () => {
+    let created = 1;
+    const { api, requests } = scripted((method, path) =>
+      method === "POST" || path !== "/todos"
+        ? new Response(todo(++created), { headers: { "Todo-Position": `e-${created}` } })
+        : undefined,
+    );
+    const list = api.follow({ from: LIST });
+    const all = Array.from({ length: 1001 }, () => list.create("2"));
+    const [, first = LIST.todos[0], second = first] = list.getState().todos;
+    await Promise.all(all);
+    await list.setDone(second?.id ?? "", true);
+    expect(requests.at(-1)).toBe("PATCH /todos/3");
+    expect(await errorOf(list.setDone(first?.id ?? "", true))).toMatchObject({ code: "todo_not_found" });
+    expect(requests).toHaveLength(1002);
+  });
+
+  test("starts again if a write is unauthorized, and forgets what it showed", async () => {
+    const { api, requests } = scripted((method) =>
+      method === "POST" ? Response.json({ title: "No", code: "unauthorized" }, { status: 401 }) : undefined,
+    );
+    const list = api.follow({ from: LIST });
+    const stop = list.subscribe(() => {});
+    expect(await errorOf(list.create("2"))).toMatchObject({ code: "unauthorized" });
+    expect(titles(list.getState())).toEqual([]);
+    await until(() => isConnected(list.getState()), "the list of the session");
+    stop();
+    expect(requests).toContain("GET /todos");
+  });
+
+  test("loads the list again if the service answers a write in another epoch", async () => {
+    const { api, requests } = scripted((method, path) => {
+      if (method === "POST") return new Response(todo(7), { headers: { "Todo-Position": "f-1" } });
+      return path === "/todos" ? listAt("f-1") : undefined;
+    });
+    const list = api.follow({ from: LIST });
+    const stop = list.subscribe(() => {});
+    await until(() => isConnected(list.getState()), "the first connection");
+    await list.create("7");
+    expect(titles(list.getState())).toEqual(["1", "7"]);
+    await until(() => list.getState().position === "f-1", "the other list");
+    stop();
+    expect(titles(list.getState())).toEqual([]);
+    expect(requests.filter((request) => request === "GET /todos")).toHaveLength(1);
+  });
+
+  test("publishes many writes as one state", async () => {
+    const { api } = scripted(() => new Response("no", { status: 500 }));
+    const list = api.follow({ from: LIST });
+    const counts: number[] = [];
+    const stop = list.subscribe(({ todos }) => counts.push(todos.length));
+    const writes = Array.from({ length: 50 }, (_, index) => errorOf(list.create(`new ${index}`)));
+    expect(list.getState().todos).toHaveLength(51);
+    expect(counts).toEqual([]);
+    await Promise.all(writes);
+    await until(() => list.getState().todos.length === 1, "all rejections");
+    stop();
+    expect(counts.length).toBeLessThan(50);
+  });
+});

@@ -1,16 +1,9 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
-import {
-  type ConfirmedList,
-  type ListSource,
-  type Snapshot,
-  startList,
-  synchronize,
-} from "./confirmed-list.ts";
+import { type ListSource, type Snapshot, startList, synchronize } from "./confirmed-list.ts";
 import { reuse } from "./json.ts";
-import type { Overlay } from "./overlay.ts";
 import { createPendingWrites } from "./pending-writes.ts";
 import { isUnauthorized } from "./retry.ts";
-import type { CallOptions, FollowedList, FollowOptions, LiveList, Todo } from "./types.ts";
+import type { CallOptions, FollowedList, FollowOptions, LiveList } from "./types.ts";
 import type { Writes } from "./writes.ts";
 
 /** The calls that a followed list is made from. */
@@ -33,10 +26,9 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   const subscribers = new Set<{ readonly onState: (state: LiveList) => void }>();
   let list = startList(from);
   const { overlay, ...writes } = createPendingWrites(source.writes, () => list.todos, onChange);
-  const toState = createStates(overlay);
-  let state = toState(list);
-  let published = state;
-  let isOutdated = false;
+  let state: LiveList = { status: "connecting", todos: [] };
+  let isOutdated = true;
+  let published = getState();
   let isScheduled = false;
   /** Keeps the list current until it is aborted. */
   let run: ReturnType<typeof linkAbort> | undefined;
@@ -44,8 +36,18 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   return { getState, subscribe, [Symbol.asyncIterator]: () => iterate(subscribe, options.signal), ...writes };
 
   function getState(): LiveList {
-    if (isOutdated) state = toState(list);
+    if (!isOutdated) return state;
     isOutdated = false;
+    const { todos, position, status, error } = list;
+    if (position !== undefined) overlay.advance({ todos, position });
+    const shown = reuse(overlay.apply(todos), state.todos);
+    if (
+      shown !== state.todos ||
+      state.position !== position ||
+      state.status !== status ||
+      state.error !== error
+    )
+      state = { ...list, todos: shown };
     return state;
   }
 
@@ -123,22 +125,6 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     published = state;
     for (const { onState } of subscribers) onState(state);
   }
-}
-
-/** Returns a function that makes the next state. It is the last one if nothing has changed, and shares what has not. */
-function createStates(overlay: Overlay) {
-  let state: LiveList = { status: "connecting", todos: [] };
-  /** The to-dos of the state. Its array is a copy, because the user may change it. */
-  let shown: readonly Todo[] = [];
-  return (list: ConfirmedList): LiveList => {
-    const { todos, position, status, error } = list;
-    if (position !== undefined) overlay.advance({ todos, position });
-    const before = shown;
-    shown = reuse(overlay.apply(todos), before);
-    if (shown !== before || state.position !== position || state.status !== status || state.error !== error)
-      state = { ...list, todos: shown === before ? state.todos : shown.slice() };
-    return state;
-  };
 }
 
 /** Yields each state until the signal aborts or the iteration ends. Throws the error of the last one. */

@@ -38,7 +38,10 @@ export function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {
  * Returns to-dos with the objects of `before` for those that are equal, and `before` itself if all are. Both are in
  * ascending order of id.
  */
-export function reuse(todos: readonly Todo[], before: readonly Todo[]): readonly Todo[] {
+export function reuse<Before extends readonly Todo[]>(
+  todos: readonly Todo[],
+  before: Before,
+): Before | Todo[] {
   let index = 0;
   const reused = todos.map((todo) => {
     let known = before[index];

@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +9,7 @@ import { openMemory } from "../storage/memory/store.ts";
 import { openSqlite } from "../storage/sqlite/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { compareIds, type LiveList, type Todo, TodoApi } from "./client.ts";
+import { isNewId, newId, Overlay } from "./overlay.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_OVERLAY_ROUNDS ?? 25);
 /** Few events, so that a list that missed some must be loaded again. */
@@ -139,6 +140,44 @@ function createJudge() {
     },
   };
 }
+
+describe("an overlay", () => {
+  const list = [{ id: "1", title: "1", done: false }];
+  const effect = (kind: "create" | "setDone" | "delete", id: string, done = false) => ({
+    kind,
+    todo: { id, title: id, done },
+  });
+
+  test("drops a write at once if its answer has no position", () => {
+    const overlay = new Overlay();
+    overlay.add("a", effect("setDone", "1", true), "1");
+    overlay.confirm("a", { ...effect("setDone", "1", true), position: undefined });
+    expect(overlay.apply(list)).toEqual(list);
+  });
+
+  test("does not change a to-do of another store that has the same id", () => {
+    const overlay = new Overlay();
+    overlay.add("a", effect("setDone", "1", true), "1");
+    overlay.add("b", effect("delete", "1"), "1");
+    const other = [{ id: "1", title: "of another store", done: false }];
+    expect(overlay.apply(other)).toEqual(other);
+  });
+
+  test("hides no to-do that is older than a new one of the same title", () => {
+    const overlay = new Overlay();
+    overlay.add("a", { kind: "create", todo: { id: newId(), title: "1", done: false } }, "1");
+    const other = { id: "2", title: "1", done: true };
+    expect(overlay.apply([...list, other]).map(({ id }) => isNewId(id) || id)).toEqual(["1", true]);
+  });
+
+  test("hides what may be the answer in a store that begins again with the first id", () => {
+    const overlay = new Overlay();
+    overlay.advance({ todos: list, position: "e-5" });
+    overlay.add("a", { kind: "create", todo: { id: newId(), title: "x", done: false } }, "100");
+    overlay.advance({ todos: [], position: "f-0" }, overlay.answers);
+    expect(overlay.apply([{ id: "1", title: "x", done: false }])).toHaveLength(1);
+  });
+});
 
 test("a followed list shows each write at once and exactly once, whatever else happens", async () => {
   await fc.assert(
