@@ -2,7 +2,7 @@ import { type Todo, TodoApiError } from "../src/sdk/client.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
-import type { Change } from "./model/change.ts";
+import { isWaiting } from "./model/edits.ts";
 import { Outbox } from "./model/outbox.ts";
 import { State } from "./model/state.ts";
 import { SessionView } from "./people/session.ts";
@@ -18,7 +18,7 @@ import { ListView } from "./view/list.ts";
 import { describeRejections, errorMessage, formatCount, nameAll } from "./view/messages.ts";
 import { describeConnection } from "./view/notice.ts";
 import { installShortcuts } from "./view/shortcuts.ts";
-import { announce, ask, showToast } from "./view/toasts.ts";
+import { announce, showToast } from "./view/toasts.ts";
 
 /** Without any answer after this time, the page shows the last list that the browser kept. */
 const LAST_LIST_DELAY_MS = 500;
@@ -31,10 +31,7 @@ const SEND_CHECK_MS = 50;
 
 const notice = requireElement("#notice", HTMLElement);
 
-const outbox = new Outbox((answers) => {
-  state.confirm(answers);
-  if (state.needsList) api.reload();
-});
+const outbox = new Outbox();
 const state = new State(outbox);
 const offlineCopy = new OfflineCopy(() => state);
 const session = new SessionView({
@@ -59,7 +56,6 @@ const sender = new Sender({
     actions.forget(rejections.map(({ target }) => target.id));
     showToast(...describeRejections(change, rejections));
   },
-  onUncertain,
 });
 const view = new ListView({
   state,
@@ -82,6 +78,9 @@ installShortcuts({
   cancel: () => view.clearSearch(),
 });
 
+outbox.onAnswers(() => {
+  if (state.needsList) api.reload();
+});
 outbox.addEventListener("change", () => {
   if (outbox.size === 0) onDelay();
   renderNotice();
@@ -92,11 +91,7 @@ outbox.addEventListener("change", () => {
 async function sendChanges(): Promise<number> {
   const end = performance.now() + SEND_ALL_MS;
   outbox.release();
-  while (
-    outbox.changes.some((one) => !sender.isBlocked(one)) &&
-    connection.canSend &&
-    performance.now() < end
-  )
+  while (outbox.sendable.some((one) => !isWaiting(one)) && connection.canSend && performance.now() < end)
     await delay(SEND_CHECK_MS, undefined);
   return outbox.size;
 }
@@ -144,14 +139,6 @@ async function send(signal: AbortSignal): Promise<void> {
       await delay(IDENTIFY_RETRY_MS, signal);
     }
   }
-}
-
-/** The service may have created these to-dos more than a day ago: only the user can say whether they are missing. */
-function onUncertain(change: Change): void {
-  ask([...nameAll(change.targets.map(({ title }) => title)), " may have been added before. Add again?"], {
-    Add: () => outbox.renew(change),
-    Discard: () => outbox.drop(change),
-  });
 }
 
 function onState({ todos, position, status, error }: ListState): void {
@@ -235,9 +222,10 @@ const lastListTimer = setTimeout(() => {
   if (state.confirmed.length === 0) showLastList();
 }, LAST_LIST_DELAY_MS);
 
-// A hidden page may never run again.
+/** A phone discards hidden pages without an event. Where there is a mouse, timers run in them. */
+const isDiscardedWhenHidden = !matchMedia("(any-pointer: fine)").matches;
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) outbox.release();
+  if (document.hidden && isDiscardedWhenHidden) outbox.release();
 });
 addEventListener("pagehide", () => {
   const { isOnline, stream } = connection.value;

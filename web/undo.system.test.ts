@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
-import { storeWith } from "../test/store.ts";
 import {
   add,
   chooseAction,
@@ -113,25 +112,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.clock.resume();
     await untilStored(store, ["2 two"]);
     expect(await page.locator("#undo").count()).toBe(0);
-  });
-
-  test("sends a deletion although the service rejects an earlier change to the to-do", async () => {
-    const { page, store } = await openPaused();
-    const released = Promise.withResolvers<void>();
-    const problem = JSON.stringify({ title: "Validation failed", status: 422, code: "validation_failed" });
-    await page.route("**/api/todos/1", async (route) => {
-      if (route.request().method() !== "PATCH") return route.continue();
-      await released.promise;
-      await route.fulfill({ status: 422, contentType: "application/problem+json", body: problem });
-    });
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
-    released.resolve();
-    await page.getByRole("alert").waitFor();
-    await page.getByRole("checkbox", { name: "two" }).press("Space");
-    await page.clock.fastForward(6100);
-    await page.clock.resume();
-    await untilStored(store, ["2 (two)"]);
   });
 
   test("sends a deletion although another message appears under the pointer in place of its own", async () => {
@@ -270,68 +250,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "three"]);
   });
 
-  test("different to-dos do not wait for each other, and changes to one to-do keep their order", async () => {
-    const { page, store } = await openList(["one", "two"]);
-    const stalled = Promise.withResolvers<void>();
-    let requests = 0;
-    await page.route("**/api/todos/1", async (route) => {
-      requests++;
-      if (requests === 1) await stalled.promise;
-      await route.continue();
-    });
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await until(() => requests === 1, "the tick is sent");
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await page.getByRole("checkbox", { name: "two" }).press("Space");
-    await add(page, "three");
-    await untilStored(store, ["1 one", "2 (two)", "3 three"]);
-    expect(requests).toBe(1);
-    stalled.resolve();
-    await until(() => requests === 2, "the second change is sent");
-    await expectTitles(page, ["one", "(two)", "three"]);
-  });
-
-  test("sends at most 20 ticks at the same time", async () => {
-    const { page, store } = await openList(numbered(22));
-    const released = Promise.withResolvers<void>();
-    let requests = 0;
-    await page.route("**/api/todos/*", async (route) => {
-      requests++;
-      await released.promise;
-      await route.continue();
-    });
-    for (const title of numbered(22))
-      await page.getByRole("checkbox", { name: title, exact: true }).press("Space");
-    // The page has sent all that is ready, because it sends a later new to-do.
-    await add(page, "new");
-    await until(async () => (await storedTodos(store)).length === 23, "the new to-do is stored");
-    expect(requests).toBe(20);
-    released.resolve();
-    const ticked = numbered(22).map((title, index) => `${index + 1} (${title})`);
-    await untilStored(store, [...ticked, "23 new"]);
-  });
-
-  test("new to-dos keep their order although an earlier one has no answer", async () => {
-    const { page, store } = await openList(["one"]);
-    const stalled = Promise.withResolvers<void>();
-    const titles: string[] = [];
-    await page.route("**/api/todos", async (route) => {
-      titles.push(route.request().postDataJSON().title);
-      if (titles.length === 1) await stalled.promise;
-      await route.continue();
-    });
-    for (const title of ["two", "three"]) {
-      await add(page, title);
-      await until(() => titles.length > 0, "the first one is sent");
-    }
-    // The page has sent all that is ready, because it sends a later tick.
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilStored(store, ["1 (one)"]);
-    expect(titles).toEqual(["two"]);
-    stalled.resolve();
-    await untilStored(store, ["1 (one)", "2 two", "3 three"]);
-  });
-
   test("reports that a to-do was deleted elsewhere when the user restores it", async () => {
     const { page, store, service } = await openList(["one", "two"]);
     const other = await open(service.url);
@@ -360,6 +278,23 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["2 two"]);
   });
 
+  test.each([
+    ["keeps the undo of a deletion on a desktop", {}, false],
+    ["sends a deletion on a phone", { hasTouch: true, isMobile: true }, true],
+  ])("%s while the page is hidden", async (_what, options, isSent) => {
+    const { page, store } = await openList(["one", "two"], "", options);
+    await page.getByRole("button", { name: "Delete: one" }).press("Enter");
+    await expectTitles(page, ["two"]);
+    await page.evaluate(() => {
+      Object.defineProperty(document, "hidden", { value: true, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    expect(await page.locator("#undo").count()).toBe(isSent ? 0 : 1);
+    if (isSent) return untilStored(store, ["2 two"]);
+    await page.keyboard.press("ControlOrMeta+z");
+    await expectTitles(page, ["one", "two"]);
+  });
+
   test("does not delete a restored to-do when the page closes", async () => {
     const { page, store } = await openList(["one", "two"]);
     await page.getByRole("button", { name: "Delete: one" }).click();
@@ -377,22 +312,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["to-do 101"]);
     await closeTab(page);
     await until(async () => (await storedTodos(store)).length === 1, "100 to-dos are deleted");
-  });
-
-  test("sends the later of two changes to a to-do when the page closes", async () => {
-    const store = await createStore(numbered(12));
-    const closed = Promise.withResolvers<void>();
-    const setDone = async (id: bigint, done: boolean) => {
-      await closed.promise;
-      return store.setDone(id, done);
-    };
-    const { page } = await openList(storeWith({ setDone }, store));
-    await chooseAction(page, "Mark all done");
-    await chooseAction(page, "Clear 12 done");
-    await expectTitles(page, []);
-    await closeTab(page);
-    await untilStored(store, []);
-    closed.resolve();
   });
 
   test("deletes all done to-dos with undo, with at most four concurrent requests", async () => {

@@ -28,8 +28,6 @@ export interface Change {
   readonly key: string;
   readonly kind: ChangeKind;
   readonly targets: readonly Target[];
-  /** The window that does not send this deletion yet, so that it can be undone. */
-  readonly heldBy?: string | undefined;
   /** When it was sent first. A sent change stays as it is. */
   readonly sent?: Sent;
   /** Who made it, if the service is private. */

@@ -49,8 +49,9 @@ export class History {
   #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
     const after = this.#state.newestId;
     const added = kind === "created" ? targets.map((target) => ({ ...target, after })) : targets;
-    const confirmed = this.#findConfirmed(kind, targets);
-    const changes = this.#outbox.add(kind, added, { isHeld: isDeletion(kind), confirmed });
+    const changes = isDeletion(kind)
+      ? this.#outbox.hold(kind, added)
+      : this.#outbox.add(kind, added, this.#findConfirmed(kind, targets));
     const step = { kind, targets, changes, restoreFocus };
     this.#done = [...this.#done, step];
     return step;
@@ -68,8 +69,7 @@ export class History {
     if (isDeletion(kind)) this.#outbox.withdraw(step.changes);
     else if (targets.length > 0) {
       const inverse = INVERSES[kind];
-      const confirmed = this.#findConfirmed(inverse, targets);
-      this.#outbox.add(inverse, targets, { isHeld: false, confirmed });
+      this.#outbox.add(inverse, targets, this.#findConfirmed(inverse, targets));
     }
     if (targets.length > 0) this.#undone = [...this.#undone, { ...step, targets }];
     return skipped;
@@ -120,11 +120,8 @@ export class History {
   /** Returns the to-dos that the service has as a change leaves them, so far as this window knows. */
   #findConfirmed(kind: ChangeKind, targets: readonly Target[]): ReadonlySet<TodoId> {
     const { confirmed } = this.#state;
-    const isConfirmed = (id: TodoId): boolean => {
-      const todo = findTodo(confirmed, id);
-      return isDeletion(kind) ? todo === undefined : todo?.done === (kind === "done");
-    };
-    return new Set(targets.map(({ id }) => id).filter(isConfirmed));
+    const ids = targets.map(({ id }) => id);
+    return new Set(ids.filter((id) => findTodo(confirmed, id)?.done === (kind === "done")));
   }
 
   /** Returns the targets that nobody has deleted, and the titles of the others. */

@@ -37,8 +37,11 @@ export class State {
   readonly #answered = new Set<string>();
   /** The number of answers when the list was requested that has arrived now. */
   #answers: number | undefined;
-  /** All to-dos as the service reported them, in ascending order of id. */
-  confirmed: readonly Todo[] = [];
+  /** The to-dos that unsent changes clear. Each is hidden while it is done, because someone may reopen it before. */
+  #cleared: ReadonlySet<TodoId> = new Set();
+  #confirmed: readonly Todo[] = [];
+  /** All to-dos with the effects of the user's changes, until something changes. */
+  #shown: readonly Todo[] | undefined;
   /** The position of the list in the event stream, or undefined until the list has loaded. */
   position: string | undefined;
   /** The list follows the events of the service, so its position is current. */
@@ -48,7 +51,18 @@ export class State {
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
+    outbox.onAnswers((answers) => this.#confirm(answers));
     outbox.addEventListener("change", () => this.#update());
+  }
+
+  /** All to-dos as the service reported them, in ascending order of id. */
+  get confirmed(): readonly Todo[] {
+    return this.#confirmed;
+  }
+
+  set confirmed(todos) {
+    this.#confirmed = todos;
+    this.#shown = undefined;
   }
 
   /** Whether the page has a list to show: the service's, or the last one that the browser kept. */
@@ -66,9 +80,12 @@ export class State {
     return this.position !== undefined && this.#overlay.needsList;
   }
 
-  /** Returns all to-dos with the effects of the user's changes. */
+  /** All to-dos with the effects of the user's changes. */
   get todos(): readonly Todo[] {
-    return this.#overlay.apply(this.confirmed);
+    this.#shown ??= this.#overlay
+      .apply(this.#confirmed)
+      .filter(({ id, done }) => !done || !this.#cleared.has(id));
+    return this.#shown;
   }
 
   /** Call this when a list is requested, and the returned function when it has arrived, before `setList`. */
@@ -88,24 +105,31 @@ export class State {
   }
 
   /** The service has answered changes. Their effects stay until the list has them. */
-  confirm(answers: readonly Answer[]): void {
+  #confirm(answers: readonly Answer[]): void {
+    this.#shown = undefined;
     for (const { key: change, id, ...confirmation } of answers) {
       const key = toKey(change, id);
       this.#unanswered.delete(key);
       this.#answered.add(key);
+      // A to-do that was cleared has no effect yet.
+      if (confirmation.kind === "delete" && this.#overlay.get(key) === undefined)
+        this.#overlay.add(key, confirmation, "");
       this.#overlay.confirm(key, confirmation);
     }
   }
 
   /** Shows the effects of the changes of the outbox, in their order. */
   #update(): void {
+    this.#shown = undefined;
     const keys = new Set<string>();
+    const cleared = new Set<TodoId>();
     let isAfterNew = false;
     for (const { key: change, kind, targets } of this.#outbox.changes)
       for (const target of targets) {
         const key = toKey(change, target.id);
         keys.add(key);
-        if (this.#answered.has(key)) continue;
+        if (kind === "cleared") cleared.add(target.id);
+        if (kind === "cleared" || this.#answered.has(key)) continue;
         if (this.#unanswered.has(key) && (kind === "created" || !isAfterNew)) continue;
         // Another window may have made a change before one that is shown already.
         isAfterNew = true;
@@ -113,6 +137,7 @@ export class State {
         this.#overlay.remove(key);
         this.#overlay.add(key, toEffect(kind, target), target.after ?? "");
       }
+    this.#cleared = cleared;
     for (const key of this.#unanswered)
       if (!keys.has(key)) {
         this.#unanswered.delete(key);
@@ -121,7 +146,7 @@ export class State {
     for (const key of this.#answered) if (!keys.has(key)) this.#answered.delete(key);
   }
 
-  /** Returns the newest id of the service's. */
+  /** The newest id of the service's. */
   get newestId(): TodoId {
     return this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "";
   }
@@ -135,28 +160,23 @@ export class State {
     }
   }
 
-  /** Returns the targets that would be open without a change. */
-  findReopened({ key: change, kind, targets }: Change): readonly Target[] {
-    const keys = new Map(targets.map((target) => [toKey(change, target.id), target]));
-    for (const key of keys.keys()) this.#overlay.remove(key);
-    const { todos } = this;
-    for (const [key, target] of keys) this.#overlay.add(key, toEffect(kind, target), target.after ?? "");
+  /** Returns the targets of a clearing that are open. */
+  findReopened({ targets }: Change): readonly Target[] {
     return targets.filter(({ id, title }) => {
-      const todo = findTodo(todos, id);
+      const todo = findTodo(this.todos, id);
       return todo?.title === title && !todo.done;
     });
   }
 
   /** Returns the to-dos that match a search, and counts of all. Includes the user's unsent changes. */
   view(matches: (todo: Todo) => boolean): View {
-    const shown = this.todos;
     const open: Todo[] = [];
     const done: Todo[] = [];
     let totalOpen = 0;
-    for (const todo of shown) {
+    for (const todo of this.todos) {
       if (!todo.done) totalOpen++;
       if (matches(todo)) (todo.done ? done : open).push(todo);
     }
-    return { open, done, total: shown.length, totalOpen };
+    return { open, done, total: this.todos.length, totalOpen };
   }
 }

@@ -1,10 +1,9 @@
 import { TodoApiError, type TodoId } from "../../src/sdk/client.ts";
 import { findTodo } from "../../src/sdk/json.ts";
-import { type Confirmation, isNewId } from "../../src/sdk/overlay.ts";
+import type { Confirmation } from "../../src/sdk/overlay.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay, retryDelay } from "../../src/sdk/retry.ts";
 import type { Writes } from "../../src/sdk/writes.ts";
-import { findLocks } from "../locks.ts";
 import {
   type Change,
   type ChangeKind,
@@ -16,16 +15,13 @@ import {
 import type { Answer, Outbox } from "../model/outbox.ts";
 import type { State } from "../model/state.ts";
 import { isBrowserRejected, type PageApi } from "./connection.ts";
+import { findLocks } from "./locks.ts";
 import { isMultiplexed } from "./stream-slots.ts";
 
-/** The maximum number of changes that are sent at the same time, besides new to-dos. */
-const MAX_CHANGES = 20;
 /** The maximum number of concurrent requests of one change. Over HTTP/1.1, one of six connections stays free for others. */
 const MAX_CONCURRENT = isMultiplexed() ? 20 : 4;
 const MAX_RETRY_MS = 5000;
 const RECHECK_MS = 5000;
-/** The service forgets idempotency keys after 24 hours. */
-const MAX_CREATE_AGE_MS = 23 * 3600_000;
 
 export interface SenderOptions {
   /** Sends each request once. */
@@ -39,8 +35,6 @@ export interface SenderOptions {
   /** A request failed and will be sent again. Without an error, requests succeed again. */
   readonly onDelay: (error?: TodoApiError) => void;
   readonly onRejected: (change: Change, rejections: readonly Rejection[]) => void;
-  /** The service may or may not have created these to-dos, and no longer knows their idempotency keys. */
-  readonly onUncertain: (change: Change) => void;
 }
 
 /** What became of one target. */
@@ -52,8 +46,6 @@ interface Result {
 /** Sends the changes of the outbox. Changes to one to-do keep their order; different to-dos do not wait for each other. */
 export class Sender {
   readonly #options: SenderOptions;
-  /** The keys of the changes that wait for an answer of the user's. */
-  readonly #uncertain = new Set<string>();
   /** The keys of the changes whose requests begin or have no answer yet. */
   readonly #requested = new Set<string>();
   /** The number of failures since the service answered last. */
@@ -72,7 +64,10 @@ export class Sender {
   async run(signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
     const locks = await findLocks();
-    if (locks === undefined) return this.#run(signal);
+    if (locks === undefined) {
+      await outbox.takeOver();
+      return this.#run(signal);
+    }
     const shared = AbortSignal.any([signal, outbox.unstored]);
     try {
       await locks.request("todo-service.outbox", { signal: shared }, async () => {
@@ -107,10 +102,12 @@ export class Sender {
 
   /** Sends changes as they become ready, until the signal aborts. Throws the error of a change that must be sent again. */
   async #sendUntilFailure(sending: Set<string>, signal: AbortSignal): Promise<void> {
+    const { outbox } = this.#options;
     let failure: { readonly error: unknown } | undefined;
     while (!signal.aborted) {
       const waiting = new AbortController();
-      for (const changes of this.#ready(sending)) {
+      // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
+      for (const changes of navigator.onLine ? outbox.selectReady(sending) : []) {
         for (const { key } of changes) sending.add(key);
         this.#sendInOrder(changes, signal)
           .catch((error) => {
@@ -122,44 +119,9 @@ export class Sender {
           });
       }
       this.#wake = () => waiting.abort();
-      await changed(this.#options.outbox, AbortSignal.any([signal, waiting.signal]));
+      await changed(outbox, AbortSignal.any([signal, waiting.signal]));
       if (failure !== undefined) throw failure.error;
     }
-  }
-
-  /** Returns the changes that may be sent now, in groups that do not wait for each other. New to-dos are in one group. */
-  #ready(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
-    const { outbox } = this.#options;
-    // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
-    if (!navigator.onLine) return [];
-    const earlier = new Set<TodoId>();
-    const ready: Change[] = [];
-    const current = outbox.changes.filter(({ key }) => sending.has(key));
-    const isCreating = current.some(({ kind }) => kind === "created");
-    let isBusy = current.some(isBulk);
-    let free = MAX_CHANGES - current.filter(({ kind }) => kind !== "created").length;
-    for (const change of outbox.changes) {
-      // An add that was renewed comes after the changes to its to-dos.
-      const isFirst = change.kind === "created" || change.targets.every(({ id }) => !earlier.has(id));
-      for (const { id } of change.targets) earlier.add(id);
-      if (isFirst && !sending.has(change.key) && !this.isBlocked(change) && outbox.isReady(change))
-        ready.push(change);
-    }
-    const created = ready.filter(({ kind }) => kind === "created");
-    // New to-dos keep their order, so only one group of them is sent at a time.
-    const groups = created.length > 0 && !isCreating ? [created] : [];
-    for (const change of ready) {
-      if (change.kind === "created" || free <= 0 || (isBusy && isBulk(change))) continue;
-      isBusy ||= isBulk(change);
-      free--;
-      groups.push([change]);
-    }
-    return groups;
-  }
-
-  /** Returns whether a change waits for the user, or for a new to-do that waits for the user. */
-  isBlocked({ key, kind, targets }: Change): boolean {
-    return this.#uncertain.has(key) || (kind !== "created" && targets.some(({ id }) => isNewId(id)));
   }
 
   async #sendInOrder(changes: readonly Change[], signal: AbortSignal): Promise<void> {
@@ -167,13 +129,8 @@ export class Sender {
   }
 
   async #send(change: Change, signal: AbortSignal): Promise<void> {
-    const { api, outbox, state, isOwnerSignedIn, onUncertain, onRejected } = this.#options;
+    const { api, outbox, state, isOwnerSignedIn, onRejected } = this.#options;
     const isCreate = change.kind === "created";
-    if (isCreate && Date.now() - (change.sent?.at ?? Number.POSITIVE_INFINITY) > MAX_CREATE_AGE_MS) {
-      this.#uncertain.add(change.key);
-      onUncertain(change);
-      return;
-    }
     let { position = "" } = state;
     if (!isCreate && (!state.isLive || change.sent !== undefined)) {
       ({ position } = await api.list({ limit: 1 }, { signal }));
@@ -297,9 +254,6 @@ export class Sender {
         if (last.get(target.id) === change) this.#sendOne(change.kind, target).catch(() => {});
   }
 }
-
-/** Changes to many to-dos are sent one by one, so that they do not delay others. */
-const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
 
 async function sendTarget(
   writes: Writes,

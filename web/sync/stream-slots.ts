@@ -1,5 +1,5 @@
 import { delay } from "../../src/sdk/retry.ts";
-import { findLocks } from "../locks.ts";
+import { findLocks } from "./locks.ts";
 
 /** Over HTTP/1.1, browsers open six connections to a server. One stays free for requests. */
 const MAX_STREAMS = 5;

@@ -1,0 +1,246 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { type Change, type ChangeKind, newId, type Sent, type Target } from "./change.ts";
+import {
+  addLeft,
+  isReplaced,
+  MAX_CLOSING,
+  MAX_SENDING,
+  markSent,
+  rename,
+  replaceUnsent,
+  selectClosing,
+  selectReady,
+  settle,
+  toClosing,
+  toKeys,
+} from "./edits.ts";
+
+const ROUNDS = Number(process.env.TODO_TEST_EDITS_ROUNDS ?? 1000);
+const SENT: Sent = { at: 0, position: "a-1" };
+
+const step = fc.record({
+  what: fc.constantFrom(
+    "add",
+    "addDone",
+    "toggle",
+    "toggle",
+    "delete",
+    "clear",
+    "send",
+    "send",
+    "commit",
+    "close",
+  ),
+  /** Chooses a to-do, a group of changes, or how many edits are stored when the page closes. */
+  at: fc.nat({ max: 20 }),
+  /** What becomes of the requests, in turn. */
+  outcomes: fc.array(fc.constantFrom("ok", "ok", "ok", "lost", "failed", "rejected"), { minLength: 1 }),
+});
+
+/** A service that knows idempotency keys. */
+function createServer() {
+  const todos = new Map<TodoId, { title: string; done: boolean }>();
+  const keys = new Map<TodoId, TodoId>();
+  let created = 0;
+  const create = ({ id: key, title, done = false }: Target): Todo => {
+    const id = keys.get(key) ?? String(++created);
+    if (!keys.has(key)) todos.set(id, { title, done });
+    keys.set(key, id);
+    return { id, title, done };
+  };
+  return {
+    todos,
+    knows: (key: TodoId): boolean => keys.has(key),
+    write: (kind: ChangeKind, target: Target): Todo | undefined => {
+      if (kind === "created") return create(target);
+      const todo = todos.get(target.id);
+      if (todo === undefined) return undefined;
+      // The page asks before it clears.
+      if (kind === "deleted" || (kind === "cleared" && todo.done)) todos.delete(target.id);
+      else if (kind !== "cleared") todo.done = kind === "done";
+      return undefined;
+    },
+  };
+}
+
+/** Pages of one browser, one after the other, that share stored changes. */
+function createPages() {
+  type Edit = (changes: readonly Change[]) => readonly Change[];
+  let shown: readonly Change[] = [];
+  let stored: readonly Change[] = [];
+  let waiting: Edit[] = [];
+  let own = new Set<string>();
+  let uncommitted = new Set<string>();
+  const created = new Map<TodoId, Todo>();
+  return {
+    created,
+    get changes(): readonly Change[] {
+      return shown;
+    },
+    edit: (edit: Edit): void => {
+      const before = shown;
+      shown = edit(before);
+      for (const { key } of new Set(before).symmetricDifference(new Set(shown))) uncommitted.add(key);
+      for (const { key } of shown) if (!toKeys(before).has(key)) own.add(key);
+      waiting.push(edit);
+    },
+    /** The browser stores the edits. */
+    commit: (): void => {
+      stored = waiting.reduce((changes, edit) => edit(changes), stored);
+      expect(stored).toEqual(shown);
+      [waiting, uncommitted] = [[], new Set()];
+    },
+    /** The page closes when the browser has stored some edits. The next page knows no answers. */
+    close: (count: number): readonly Change[] => {
+      stored = waiting.slice(0, count).reduce((changes, edit) => edit(changes), stored);
+      const sending = selectClosing(shown.filter(({ key }) => own.has(key)));
+      for (const { key } of sending) shown = markSent(shown, key, SENT);
+      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, uncommitted)));
+      const left = addLeft(stored, [closing]);
+      expect(addLeft(left, [closing])).toEqual(left);
+      // What was sent and answered may be sent again.
+      const kept = left.filter(({ key, sent }) => sent === undefined || toKeys(shown).has(key));
+      expect(toKeys(kept)).toEqual(toKeys(shown));
+      [shown, stored] = [left, left];
+      [waiting, own, uncommitted] = [[], new Set(), new Set()];
+      created.clear();
+      return sending;
+    },
+  };
+}
+
+test("the service gets what the user sees, whatever is lost, rejected, stored late or sent while closing", () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const server = createServer();
+      const pages = createPages();
+      /** What the user sees: whether the to-do of each title is done. */
+      const seen = new Map<string, boolean>();
+      const rejected = new Set<TodoId>();
+      const findId = (title: string): TodoId => {
+        const known = [...server.todos].find(([, todo]) => todo.title === title);
+        const added = pages.changes.flatMap(({ kind, targets }) => (kind === "created" ? targets : []));
+        return added.find((target) => target.title === title)?.id ?? known?.[0] ?? newId();
+      };
+      const change = (kind: ChangeKind, titles: readonly string[]): void => {
+        const targets = titles.map((title): Target => {
+          const target = { id: findId(title), title };
+          return kind === "created" ? { ...target, done: seen.get(title) === true } : target;
+        });
+        if (targets.length === 0) return;
+        const part = { key: newId(), kind, targets };
+        const confirmed = targets.filter(({ id }) => server.todos.get(id)?.done === (kind === "done"));
+        pages.edit((changes) => replaceUnsent(changes, [part], new Set(confirmed.map(({ id }) => id))));
+      };
+      const send = (group: readonly Change[], outcomes: Iterator<string>): void => {
+        for (const { key } of group) {
+          // A request waits until its mark is stored.
+          pages.edit((changes) => markSent(changes, key, SENT));
+          pages.commit();
+          const current = pages.changes.find((one) => one.key === key);
+          const done = new Set<TodoId>();
+          let isFailed = false;
+          for (const target of current?.targets ?? []) {
+            if (current === undefined) break;
+            const { kind } = current;
+            const { value } = outcomes.next();
+            if (isReplaced(pages.changes, current, target)) done.add(target.id);
+            else if (
+              rejected.has(target.id) ||
+              (kind === "created" && value === "rejected" && !server.knows(target.id))
+            ) {
+              // The service rejects it each time.
+              rejected.add(target.id);
+              seen.delete(target.title);
+              done.add(target.id);
+            } else {
+              const todo = value === "failed" ? undefined : server.write(kind, target);
+              isFailed = value === "failed" || value === "lost";
+              if (isFailed) break;
+              if (todo !== undefined) pages.created.set(target.id, todo);
+              done.add(target.id);
+            }
+          }
+          const { created } = pages;
+          pages.edit((changes) => settle(changes, { key, done, created }));
+          if (isFailed) return;
+        }
+      };
+      const ready = (): readonly (readonly Change[])[] => selectReady(pages.changes, new Set(), () => true);
+
+      for (const [index, { what, at, outcomes }] of steps.entries()) {
+        const titles = [...seen.keys()];
+        const title = titles[at % titles.length];
+        if (what === "add" || what === "addDone") {
+          seen.set(`to-do ${index}`, what === "addDone");
+          change("created", [`to-do ${index}`]);
+        } else if (what === "toggle" && title !== undefined) {
+          seen.set(title, !seen.get(title));
+          change(seen.get(title) === true ? "done" : "open", [title]);
+        } else if (what === "delete" && title !== undefined) {
+          change("deleted", [title]);
+          seen.delete(title);
+        } else if (what === "clear") {
+          const cleared = titles.filter((one) => seen.get(one));
+          change("cleared", cleared);
+          for (const one of cleared) seen.delete(one);
+        } else if (what === "send") {
+          const groups = ready();
+          const group = groups[at % groups.length];
+          if (group !== undefined) send(group, outcomes.values());
+        } else if (what === "commit") pages.commit();
+        else if (what === "close") {
+          const results = outcomes.values();
+          for (const { kind, targets } of pages.close(at))
+            for (const target of targets) if (results.next().value === "ok") server.write(kind, target);
+        }
+        pages.edit((changes) => rename(changes, pages.created));
+      }
+      for (let rounds = 0; pages.changes.length > 0; rounds++) {
+        expect(rounds).toBeLessThan(100);
+        for (const group of ready()) send(group, [].values());
+      }
+      const served = [...server.todos.values()].map(({ title, done }) => [title, done]);
+      expect(served.sort()).toEqual([...seen].sort());
+    }),
+    { numRuns: ROUNDS },
+  );
+});
+
+const changeOf = (kind: ChangeKind, ...ids: readonly TodoId[]): Change => ({
+  key: newId(),
+  kind,
+  targets: ids.map((id) => ({ id, title: id })),
+});
+
+test("selectReady sends at most 20 changes at the same time, and one to many to-dos", () => {
+  const ticks = Array.from({ length: 25 }, (_, index) => changeOf("done", String(index)));
+  const [bulk, otherBulk] = [changeOf("done", "100", "101"), changeOf("done", "102", "103")];
+  const many = [bulk, otherBulk];
+  const all = [...many, ...ticks];
+  const first = selectReady(all, new Set(), () => true);
+  expect(first).toEqual([bulk, ...ticks.slice(0, MAX_SENDING - 1)].map((change) => [change]));
+  expect(selectReady(all, toKeys(first.flat()), () => true)).toEqual([]);
+  expect(selectReady(all, toKeys(ticks), () => true)).toEqual([]);
+  expect(selectReady(many, toKeys(ticks.slice(0, 3)), () => true)).toEqual([[bulk]]);
+  expect(selectReady(many, toKeys([bulk]), () => true)).toEqual([]);
+  expect(selectReady(all, new Set(), (change) => change === otherBulk)).toEqual([[otherBulk]]);
+});
+
+test("selectReady sends new to-dos in one group, one group at a time, and what waits for none beside them", () => {
+  const [first, second] = [changeOf("created", newId()), changeOf("created", newId())];
+  const tick = changeOf("done", "1");
+  const dependent = changeOf("done", first.targets[0]?.id ?? "");
+  const all = [first, second, dependent, tick];
+  expect(selectReady(all, new Set(), () => true)).toEqual([[first, second], [tick]]);
+  expect(selectReady(all, toKeys([first]), () => true)).toEqual([[tick]]);
+});
+
+test("selectClosing takes as many requests as the browser does", () => {
+  const bulks = Array.from({ length: 6 }, (_, index) =>
+    changeOf("done", ...Array.from({ length: 100 }, (_, id) => String(index * 100 + id))),
+  );
+  expect(selectClosing([changeOf("done", newId()), ...bulks])).toEqual(bulks.slice(0, MAX_CLOSING / 100));
+});

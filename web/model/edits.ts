@@ -1,0 +1,207 @@
+/** What becomes of the unsent changes: pure functions from changes to changes, which return the same array if nothing changes. */
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import { isNewId } from "../../src/sdk/overlay.ts";
+import type { Change, Sent, Target } from "./change.ts";
+
+/** The maximum number of targets of one change. */
+export const MAX_TARGETS = 100;
+/** The maximum number of changes that are sent at the same time, besides new to-dos. */
+export const MAX_SENDING = 20;
+/** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
+export const MAX_CLOSING = 500;
+
+type Changes = readonly Change[];
+/** The to-dos that the service has created, by the `newId()` under which they were added. */
+export type Created = ReadonlyMap<TodoId, Todo>;
+
+export const toKeys = (changes: Changes): ReadonlySet<string> => new Set(changes.map(({ key }) => key));
+const toIds = (changes: Changes): ReadonlySet<TodoId> =>
+  new Set(changes.flatMap(({ targets }) => targets.map(({ id }) => id)));
+
+/** Returns the changes with some of their targets, and without those that have none left. */
+export function filterTargets(
+  changes: Changes,
+  isLeft: (target: Target, change: Change) => boolean,
+): Changes {
+  const left = changes.flatMap((change) => {
+    const targets = change.targets.filter((target) => isLeft(target, change));
+    if (targets.length === change.targets.length) return [change];
+    return targets.length > 0 ? [{ ...change, targets }] : [];
+  });
+  return left.length === changes.length && left.every((change, index) => change === changes[index])
+    ? changes
+    : left;
+}
+
+/**
+ * Adds changes in place of unsent ones to the same to-dos. Only `cleared` replaces none, because it needs the ticks before it.
+ * @param confirmed the to-dos that the service has as the changes leave them, which need no request then
+ */
+export function replaceUnsent(changes: Changes, added: Changes, confirmed: ReadonlySet<TodoId>): Changes {
+  if (added.some(({ kind }) => kind === "cleared")) return [...changes, ...added];
+  const ids = toIds(added);
+  const deletes = added.some(({ kind }) => kind === "deleted");
+  const left = filterTargets(
+    changes,
+    ({ id }, { kind, sent }) => !ids.has(id) || sent !== undefined || (!deletes && kind === "created"),
+  );
+  const [before, after] = [toIds(changes), toIds(left)];
+  const isConfirmed = (id: TodoId): boolean => (deletes ? isNewId(id) : confirmed.has(id));
+  return [...left, ...filterTargets(added, ({ id }) => !before.has(id) || after.has(id) || !isConfirmed(id))];
+}
+
+/** Marks a change as sent, unless it is already. */
+export const markSent = (changes: Changes, key: string, sent: Sent): Changes =>
+  changes.some((change) => change.key === key && change.sent === undefined)
+    ? changes.map((change) => (change.key === key ? { ...change, sent } : change))
+    : changes;
+
+/** Gives targets the ids and titles that the service has given to new to-dos. */
+export function rename(changes: Changes, created: Created): Changes {
+  const isRenamed = ({ kind, targets }: Change): boolean =>
+    kind !== "created" && targets.some(({ id }) => created.has(id));
+  return changes.some(isRenamed)
+    ? changes.map((change) =>
+        isRenamed(change)
+          ? { ...change, targets: change.targets.map((target) => renameTarget(target, created)) }
+          : change,
+      )
+    : changes;
+}
+
+export function renameTarget(target: Target, created: Created): Target {
+  const todo = created.get(target.id);
+  return todo === undefined ? target : { id: todo.id, title: todo.title };
+}
+
+/** Removes targets whose requests are done, and later changes to new to-dos that the service rejected. */
+export function settle(
+  changes: Changes,
+  {
+    key,
+    done,
+    created,
+  }: { readonly key: string; readonly done: ReadonlySet<TodoId>; readonly created: Created },
+): Changes {
+  const isRejected = (id: TodoId): boolean => isNewId(id) && !created.has(id);
+  const left = filterTargets(
+    changes,
+    ({ id }, change) => !done.has(id) || (change.key !== key && !isRejected(id)),
+  );
+  return rename(left, created);
+}
+
+/**
+ * Returns whether a later change decides what becomes of a to-do, so that an earlier one need not be sent. A later `cleared`
+ * does not, because it deletes only what the service has as done.
+ */
+export const isReplaced = (changes: Changes, { key, kind }: Change, { id }: Target): boolean =>
+  kind !== "created" &&
+  changes.some(
+    (later) =>
+      later.key > key && later.kind !== "cleared" && later.targets.some((target) => target.id === id),
+  );
+
+/** Returns whether a change waits for a new to-do. */
+export const isWaiting = ({ kind, targets }: Change): boolean =>
+  kind !== "created" && targets.some(({ id }) => isNewId(id));
+
+/** Changes to many to-dos are sent one by one, so that they do not delay others. */
+const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
+
+/**
+ * Returns the changes that may be sent now, in groups that do not wait for each other. Changes to one to-do keep their order. New
+ * to-dos are in one group, because they keep their order, too.
+ * @param sending the keys of the changes that are being sent
+ * @param mayThisSend whether this window may send a change
+ */
+export function selectReady(
+  changes: Changes,
+  sending: ReadonlySet<string>,
+  mayThisSend: (change: Change) => boolean,
+): readonly Changes[] {
+  const earlier = new Set<TodoId>();
+  const current = changes.filter(({ key }) => sending.has(key));
+  const isCreating = current.some(({ kind }) => kind === "created");
+  let isBusy = current.some(isBulk);
+  let free = MAX_SENDING - current.filter(({ kind }) => kind !== "created").length;
+  const created: Change[] = [];
+  const groups: Changes[] = [];
+  for (const change of changes) {
+    const { key, kind, targets } = change;
+    const isFirst = targets.every(({ id }) => !earlier.has(id));
+    for (const { id } of targets) earlier.add(id);
+    if (!isFirst || sending.has(key) || isWaiting(change) || !mayThisSend(change)) continue;
+    if (kind === "created") created.push(change);
+    else if (free > 0 && !(isBusy && isBulk(change))) {
+      isBusy ||= isBulk(change);
+      free--;
+      groups.push([change]);
+    }
+  }
+  return created.length > 0 && !isCreating ? [created, ...groups] : groups;
+}
+
+/** What a page leaves when it closes, because the browser may abort its transactions then. */
+export interface Closing {
+  /** The page's own changes that IndexedDB does not have so. If only their request is new, they have no targets. */
+  readonly changes: readonly (Omit<Change, "targets"> & Partial<Pick<Change, "targets">>)[];
+  /** The keys of changes that were undone. */
+  readonly undone: readonly string[];
+}
+
+/** Returns the changes that a closing page sends: as many as the browser takes, without those to new to-dos. */
+export function selectClosing(changes: Changes): Changes {
+  let requests = 0;
+  return changes.filter((change) => {
+    if (isWaiting(change)) return false;
+    requests += change.targets.length;
+    return requests <= MAX_CLOSING;
+  });
+}
+
+/**
+ * Returns what a closing page leaves.
+ * @param own the keys of its own changes
+ * @param uncommitted the keys of the changes that IndexedDB does not have as they are
+ */
+export function toClosing(
+  changes: Changes,
+  own: ReadonlySet<string>,
+  uncommitted: ReadonlySet<string>,
+): Closing {
+  const left = toKeys(changes);
+  return {
+    changes: changes
+      .filter(({ key, sent }) => own.has(key) && (uncommitted.has(key) || sent !== undefined))
+      .map(({ targets, ...change }) => (uncommitted.has(change.key) ? { ...change, targets } : change)),
+    undone: [...uncommitted].filter((key) => !left.has(key)),
+  };
+}
+
+/**
+ * Adds what closed pages left. Doing so twice changes nothing. A change that IndexedDB had and no longer has was sent meanwhile,
+ * so it stays removed.
+ */
+export function addLeft(changes: Changes, closings: readonly Closing[]): Changes {
+  if (closings.length === 0) return changes;
+  const byKey = new Map(changes.map((change) => [change.key, change]));
+  for (const { targets, ...change } of closings.flatMap((closing) => closing.changes)) {
+    const stored = byKey.get(change.key);
+    const left = stored === undefined ? targets : selectBoth(stored.targets, targets ?? stored.targets);
+    if (left !== undefined) byKey.set(change.key, { ...change, ...stored, targets: left });
+  }
+  for (const key of closings.flatMap(({ undone }) => undone))
+    if (byKey.get(key)?.sent === undefined) byKey.delete(key);
+  return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+/** Returns the targets that are in both. Of a new to-do, one of the two may have the id that the service has given to it. */
+function selectBoth(stored: readonly Target[], left: readonly Target[]): readonly Target[] {
+  return stored.flatMap((target) => {
+    const other = left.find(
+      ({ id, title }) => id === target.id || (title === target.title && isNewId(id) !== isNewId(target.id)),
+    );
+    return other === undefined ? [] : [isNewId(target.id) ? other : target];
+  });
+}
