@@ -134,6 +134,22 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     },
   );
 
+  test("changes the counts together with the rows", async () => {
+    const { page, store } = await openList(["one", "two", "three"]);
+    await store.setDone(1n, true);
+    await page.getByText("Completed (1)").waitFor();
+    const [before, after] = await page.evaluate(async () => {
+      const read = () =>
+        [".filter", ".fold"].map((part) => document.querySelector(part)?.textContent?.match(/\d+\D*$/)?.[0]);
+      document.querySelector<HTMLElement>(".todo input:not(:checked)")?.click();
+      const seen = [read().join(" ")];
+      while (document.querySelector(".fold")?.textContent !== "Completed (2)")
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      return [...seen, read().join(" ")];
+    });
+    expect([before, after].map((text) => text?.replace(/\D+/g, " ").trim())).toEqual(["1 1", "2 2"]);
+  });
+
   test("highlights what someone else adds and ticks, but not the list itself", async () => {
     const { page, store } = await openList(["one", "two"]);
     await expectTitles(page, ["two", "one"]);

@@ -155,11 +155,12 @@ export class ListView {
     if (totalOpen !== this.#badge) setBadge(totalOpen);
     this.#badge = totalOpen;
     document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
-    this.#renderFilter(filter, counts);
     this.#renderActions(filter, counts);
     const isInSearch = this.#query !== "" || document.activeElement === searchInput;
     searchField.hidden = total < MIN_SEARCHABLE && !isInSearch;
-    if (isCurrent) this.#renderPlaceholder(counts[filter], total > 0 && totalOpen === 0);
+    if (!isCurrent) return;
+    this.#renderFilter(filter, counts);
+    this.#renderPlaceholder(counts[filter], total > 0 && totalOpen === 0);
   }
 
   #renderPlaceholder(shown: number, isAllDone: boolean): void {
