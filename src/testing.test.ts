@@ -58,7 +58,7 @@ describe("startTodoService", () => {
     [{ simulate: "errors=200%" }, '--simulate "errors=200%": must be like'],
     [{ args: ["--max-todo", "1"] }, "Did you mean --max-todos?"],
     [{ todos: ["a", ""] }, "title must not be empty"],
-    [{ todos: ["a", "b"], args: ["--max-todos", "1"] }, "raise --max-todos"],
+    [{ todos: ["a", "b"], args: ["--max-todos", "1"] }, "raise the limit with --max-todos"],
     [{ seed: "/nowhere.txt" }, "--seed /nowhere.txt: no such file"],
     [{ seed: "x", todos: [] }, "todos and seed are both set"],
     [{ todo: ["a"] }, 'unknown option "todo": did you mean todos?'],

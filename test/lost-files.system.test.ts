@@ -218,7 +218,6 @@ test.skipIf(skipFor(whyNoMount))(
         ["restore", path, ...store],
         ["migrate", ...store],
         ["check", path],
-        ["accept-loss", path],
       ]) {
         await using command = runTodo(args);
         const isRefused = (await command.exited) !== 0;

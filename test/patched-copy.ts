@@ -24,10 +24,7 @@ export async function copyProgram(
 
 /** Copies the program with commits that do not wait for the disk. Returns the main module. */
 export const copyWithoutFsync = (folder: string): Promise<string> =>
-  copyProgram(folder, "src/storage/sqlite/open.ts", [
-    ["synchronous = FULL", "synchronous = NORMAL"],
-    ["level === 2n", "level === 1n"],
-  ]);
+  copyProgram(folder, "src/storage/sqlite/database.ts", [["synchronous = FULL", "synchronous = NORMAL"]]);
 
 /** Copies the program with password hashes of the lowest cost, for tests that make many of them. Returns the main module. */
 export const copyWithCheapHashes = (folder: string): Promise<string> =>

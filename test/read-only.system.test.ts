@@ -44,9 +44,7 @@ describe.skipIf(skipFor(whyWritable))("a store on read-only media", () => {
   test.each([
     ["serve", ["serve", "--port", "0"], 1],
     ["keys create", ["keys", "create", "bob"], 1],
-    ["import", ["import", "/dev/null"], 2],
-    ["export", ["export"], 2],
-    ["backup", ["backup", join(folder, "backup.db")], 2],
+    ["import", ["import", "/dev/null"], 1],
   ])("is refused by todo %s with the reason", async (_what, args, expected) => {
     for (const path of [stopped, killed]) {
       const { code, stdout, stderr } = await todo(...args, "--store", `sqlite:${path}`);

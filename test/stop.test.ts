@@ -74,14 +74,20 @@ describe("a server that shuts down", () => {
 
   test("logs the reason why the store could not be closed, and exits with 1", async () => {
     const main = await copyProgram(join(folder, "copy"), "src/storage/sqlite/writer.worker.ts", [
-      ["this.#database.close();", 'throw new Error("disk I/O error");'],
+      ["      this.#files.close();", 'throw new Error("disk I/O error");'],
     ]);
     const store = `sqlite:${join(folder, "close.db")}`;
     await using server = run(["bin/bun", main, "serve", "--port", "0", "--store", store]);
     await server.url;
     server.kill("SIGTERM");
     expect(await server.exited).toBe(1);
-    expect(messages(server)).toEqual(["listening", "stopping", "failed to close the store"]);
+    expect(messages(server)).toEqual([
+      "the store did not exist, and was created",
+      "listening",
+      "stopping",
+      "problem with the store",
+      "failed to close the store",
+    ]);
     expect(server.stdout()).toContain("disk I/O error");
     expect(server.stderr()).not.toContain("disk I/O error");
   });

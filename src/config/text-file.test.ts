@@ -51,9 +51,9 @@ const FILES: Readonly<Record<string, [text: string, read: (path: string) => unkn
   ],
 };
 
-async function seed(value: string): Promise<unknown> {
+async function seed(path: string): Promise<unknown> {
   const store = openMemory();
-  await seedStore(store, { value, source: "--seed" }, 9);
+  await seedStore(store, readConfig({ seed: path }, {}).store, async () => store);
   return JSON.parse(await new Response((await store.list({})).json as Blob).text());
 }
 

@@ -8,7 +8,7 @@ import { describeFsError, errorMessage } from "../error-message.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
 import { parseFilePath } from "../storage/open.ts";
-import { backupInBackground } from "../storage/sqlite/maintenance/backup.ts";
+import { backupInBackground } from "../storage/sqlite/maintenance.ts";
 
 const TIME = "\\d{8}T\\d{6}Z";
 const RETRY_MS = 10 * 60_000;

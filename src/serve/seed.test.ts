@@ -3,14 +3,14 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runTodo } from "../../test/command.ts";
 import { openDatabases, whyNoDatabase } from "../../test/postgres.ts";
-import { PATIENT } from "../../test/postgres-store.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { skipFor } from "../../test/skip.ts";
 import { read } from "../../test/store-contract.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
+import { readConfig } from "../config/config.ts";
 import { UsageError } from "../config/usage-error.ts";
-import { openMemory } from "../storage/memory/store.ts";
-import { openPostgres } from "../storage/postgres/store.ts";
+import { openStore } from "../storage/open.ts";
+import type { Store } from "../storage/store.ts";
 import { seedStore } from "./seed.ts";
 
 const folder = temporaryFolder();
@@ -18,11 +18,22 @@ const folder = temporaryFolder();
 const file = (text: string) => {
   const path = join(folder, `${Bun.randomUUIDv7()}.txt`);
   writeFileSync(path, text);
-  return { value: path, source: "--seed" };
+  return path;
 };
 
-const listOf = async (store: ReturnType<typeof openMemory>): Promise<string> =>
-  new Response((await store.list({ limit: 1000 })).json as Blob).text();
+/** Seeds a store at a URL, with at most 5 to-dos by default. */
+async function seed(url: string, path: string, maxTodos = "5") {
+  const { store: config } = readConfig({ seed: path, store: url, maxTodos }, {});
+  const open = () => openStore(url, {});
+  return seedStore(await open(), config, open);
+}
+
+const STORES: readonly [string, () => string][] = [
+  ["memory", () => "memory:"],
+  ["SQLite", () => `sqlite:${join(folder, `${Bun.randomUUIDv7()}.db`)}`],
+];
+
+const listOf = async (store: Store) => (await read(await store.list({}))).todos;
 
 describe("seedStore", () => {
   test.each([
@@ -38,55 +49,82 @@ describe("seedStore", () => {
 `,
     ],
   ])("fills an empty store from %s", async (_what, text) => {
-    const store = openMemory();
-    expect(await seedStore(store, file(text), 5)).toBe(5);
-    const titles = ["buy milk", "call Ada", "plain", "{braces}", "done"];
-    const todos = titles.map((title, index) => ({ id: index + 1, title, done: index === 1 || index === 4 }));
-    expect(JSON.parse(await listOf(store))).toEqual(todos);
+    for (const [, newUrl] of STORES) {
+      const url = newUrl();
+      const { store, todos } = await seed(url, file(text));
+      expect(todos).toBe(5);
+      const titles = ["buy milk", "call Ada", "plain", "{braces}", "done"];
+      expect((await listOf(store)).map(({ id, title, done }) => [Number(id), title, done])).toEqual(
+        titles.map((title, index) => [index + 1, title, index === 1 || index === 4]),
+      );
+      await store.close();
+      if (url !== "memory:") await expectUnseeded(url);
+    }
   });
 
   test.skipIf(skipFor(whyNoDatabase))("fills a database once if several replicas start at once", async () => {
     await using databases = await openDatabases();
     const url = await databases.newDatabase();
-    const replicas = await Promise.all([1, 2, 3].map(() => openPostgres(url, PATIENT)));
-    const seed = file(Array.from({ length: 1500 }, (_, i) => `- [${i % 2 ? "x" : " "}] ${i % 9}\n`).join(""));
-    await Promise.all(replicas.map((store) => seedStore(store, seed, 2000)));
-    const todos = await Promise.all(
-      replicas.map(async (store) =>
-        (await read(await store.list({}))).todos.map(({ done, title }) => [title, done]),
-      ),
+    const lines = file(
+      Array.from({ length: 1500 }, (_, i) => `- [${i % 2 ? "x" : " "}] ${i % 9}\n`).join(""),
     );
+    const replicas = await Promise.all([1, 2, 3].map(() => seed(url, lines, "2000")));
+    expect(replicas.filter(({ todos }) => todos === 1500)).toHaveLength(1);
     const expected = Array.from({ length: 1500 }, (_, i) => [`${i % 9}`, i % 2 === 1]);
-    expect(todos).toEqual([expected, expected, expected]);
-    for (const store of replicas) await store.close();
+    for (const { store } of replicas) {
+      expect((await listOf(store)).map(({ title, done }) => [title, done])).toEqual(expected);
+      await store.close();
+    }
   });
+
+  async function expectUnseeded(url: string): Promise<void> {
+    const { store, todos } = await seed(url, file("y\n"));
+    expect([todos, (await listOf(store)).some(({ title }) => title === "y")]).toEqual([undefined, false]);
+    await store.close();
+  }
 
   test("leaves a store alone that has held a to-do before", async () => {
-    const store = openMemory();
+    const url = STORES[1]?.[1]() ?? "";
+    const store = await openStore(url, {});
     await store.insert("x");
     await store.delete(1n);
-    expect(await seedStore(store, file("y\n"), 5)).toBeUndefined();
-    expect(await listOf(store)).toBe("[]");
+    await store.close();
+    await expectUnseeded(url);
   });
 
-  test.each([
-    ["a title that is too long", `ok\n${"x".repeat(121)}\n`, "line 2: title: must be at most 120 characters"],
-    ["a wrong line of an export", '{"id":1,"title":"a","done":false}\n{"id":1}\n', "line 2"],
-    ["too many to-dos", "1\n2\n3\n4\n5\n6\n", "the file has more than 5 to-dos: raise --max-todos"],
-  ])("rejects %s, and stores nothing", async (_what, text, message) => {
-    const store = openMemory();
-    const seed = file(text);
-    const error = await errorOf(seedStore(store, seed, 5));
-    expect(error).toBeInstanceOf(UsageError);
-    expect(String(error)).toStartWith(`Error: --seed ${seed.value}`);
-    expect(String(error)).toContain(message);
-    expect(await listOf(store)).toBe("[]");
+  test("accepts a file without to-dos", async () => {
+    for (const [, newUrl] of STORES) {
+      const { store, todos } = await seed(newUrl(), file("\n"));
+      expect([todos, await listOf(store)]).toEqual([0, []]);
+      await store.close();
+    }
+  });
+
+  describe.each(STORES)("with %s", (_store, newUrl) => {
+    test.each([
+      [
+        "a title that is too long",
+        `ok\n${"x".repeat(121)}\n`,
+        "line 2: title: must be at most 120 characters",
+      ],
+      ["a wrong line of an export", '{"id":1,"title":"a","done":false}\n{"id":1}\n', "line 2"],
+      ["too many to-dos", "1\n2\n3\n4\n5\n6\n", "the file has more than 5 to-dos: raise the limit"],
+    ])("rejects %s, and stores nothing", async (_what, text, message) => {
+      const [url, path] = [newUrl(), file(text)];
+      const error = await errorOf(seed(url, path));
+      expect(error).toBeInstanceOf(UsageError);
+      expect(String(error)).toStartWith(`Error: --seed ${path}`);
+      expect(String(error)).toContain(message);
+      const store = await openStore(url, {});
+      expect(await listOf(store)).toEqual([]);
+      await store.close();
+    });
   });
 });
 
 describe("todo serve", () => {
   test("--seed fills the store, and says so in the log", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--seed", file("- [x] a\nb\n").value]);
+    await using server = runTodo(["serve", "--port", "0", "--seed", file("- [x] a\nb\n")]);
     const response = await fetch(`${await server.url}/api/todos`);
     expect(await response.json()).toEqual([
       { id: 1, title: "a", done: true },

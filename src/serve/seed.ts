@@ -1,48 +1,75 @@
-import type { Sourced } from "../config/setting-values.ts";
+import type { Config } from "../config/config.ts";
 import { readText } from "../config/text-file.ts";
-import { asUsageError, UsageError } from "../config/usage-error.ts";
+import { asUsageError, CommandError, toUsageError } from "../config/usage-error.ts";
+import { errorMessage } from "../error-message.ts";
+import { type OnProgress, PreconditionError, UsedStoreError } from "../storage/maintenance.ts";
+import { encodeHeader, inBatches } from "../storage/ndjson.ts";
 import { NdjsonReader } from "../storage/ndjson-reader.ts";
+import { openStoreAdmin } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
-import { MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
+import { encodeTodo, MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
 
 type Seed = Pick<Todo, "title" | "done">;
 
 /**
  * Fills a store that has never held a to-do from a file: an export, or lines such as `- [ ] title`, `- [x] title` or a plain
- * title. Returns the number of to-dos; undefined for another store. Throws a UsageError, and stores nothing, if the file is
- * invalid or has too many to-dos.
+ * title. Returns the store and the number of to-dos; without the number if the store has held some. Throws a CommandError,
+ * and stores nothing, if the file is invalid or has too many to-dos, or if the store fails.
+ * @param reopen opens the store again, because the import needs it closed
  */
-export async function seedStore(store: Store, file: Sourced, maxTodos: number): Promise<number | undefined> {
-  const subject = `${file.source} ${file.value}`;
-  const text = asUsageError(subject, () => readText(file.value));
-  const todos = text.trimStart().startsWith("{")
-    ? asUsageError(subject, () => parseExport(text))
-    : parseLines(text, subject);
-  if (todos.length > maxTodos)
-    throw new UsageError(`${subject}: the file has more than ${maxTodos} to-dos: raise --max-todos`);
-  if (store.count > 0 || (await store.position()).sequence > 0) return undefined;
-  await Promise.all(
-    todos.map(async ({ title, done }, index) => {
-      // Replicas that start at once insert the same to-dos.
-      const { id } = await store.insert(title, `seed\n${index}\n${title}`);
-      if (done) await store.setDone(id, true);
-    }),
-  );
-  return todos.length;
+export async function seedStore(
+  store: Store,
+  { seed, url, maxTodos }: Config["store"],
+  reopen: () => Promise<Store>,
+  onProgress: OnProgress = () => {},
+): Promise<{ readonly store: Store; readonly todos?: number }> {
+  if (seed === undefined || store.count > 0 || (await store.position()).sequence > 0) return { store };
+  const subject = `${seed.source} ${seed.value}`;
+  const text = asUsageError(subject, () => readText(seed.value));
+  const task = { signal: new AbortController().signal, onProgress };
+  try {
+    if (url.value === "memory:") {
+      const todos = new NdjsonReader(MAX_TODO_ID).readAll(toExport(text, subject), maxTodos, task);
+      for await (const batch of todos) for (const todo of batch) await insert(store, todo);
+      return { store, todos: store.count };
+    }
+    await store.close();
+    const { todos } = await openStoreAdmin(url.value).import(toExport(text, subject), maxTodos, task);
+    return { store: await reopen(), todos };
+  } catch (error) {
+    // Another replica has seeded the database at the same time.
+    if (error instanceof UsedStoreError) return { store: await reopen() };
+    if (error instanceof PreconditionError) throw toUsageError(subject, error);
+    throw error instanceof CommandError ? error : new CommandError(`${url.source}: ${errorMessage(error)}`);
+  }
 }
 
-function parseExport(text: string): readonly Seed[] {
+async function insert(store: Store, { title, done }: Seed): Promise<void> {
+  const { id } = await store.insert(title);
+  if (done) await store.setDone(id, true);
+}
+
+/** Yields the to-dos of a seed file as an export with ids from 1. */
+async function* toExport(text: string, subject: string): AsyncGenerator<Uint8Array> {
+  const seeds = text.trimStart().startsWith("{") ? parseExport(text) : parseLines(text, subject);
+  let id = 0n;
+  for (const batch of inBatches(seeds))
+    yield Buffer.from(batch.map((seed) => `${encodeTodo({ id: ++id, ...seed })}\n`).join(""));
+  // An import without a header needs a to-do.
+  if (id === 0n) yield Buffer.from(encodeHeader({ lastId: 0n, todos: 0 }));
+}
+
+function* parseExport(text: string): Generator<Seed> {
   const reader = new NdjsonReader(MAX_TODO_ID);
-  return [...reader.read(Buffer.from(text)), ...reader.end()];
+  for (const { title, done } of reader.read(Buffer.from(text))) yield { title, done };
+  for (const { title, done } of reader.end()) yield { title, done };
 }
 
-function parseLines(text: string, subject: string): readonly Seed[] {
-  return text.split(/\r?\n/).flatMap((line, index) => {
-    const [, mark = " ", text = ""] = /^(?:[-*] (?:\[([ xX])\] )?)?(.*)$/.exec(line.trim()) ?? [];
-    if (text === "") return [];
-    const { title } = asUsageError(`${subject}, line ${index + 1}: title`, () =>
-      parseNewTodo({ title: text }),
-    );
-    return [{ title, done: mark !== " " }];
-  });
+function* parseLines(text: string, subject: string): Generator<Seed> {
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    const [, mark = " ", title = ""] = /^(?:[-*] (?:\[([ xX])\] )?)?(.*)$/.exec(line.trim()) ?? [];
+    if (title === "") continue;
+    const todo = asUsageError(`${subject}, line ${index + 1}: title`, () => parseNewTodo({ title }));
+    yield { ...todo, done: mark !== " " };
+  }
 }

@@ -59,12 +59,11 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
           version,
           runtime: `bun ${process.versions.bun}`,
         });
-  const store = await openConfiguredStore(config, metrics, log, onProgress);
-  if (config.store.seed !== undefined) {
-    const todos = await seedStore(store, config.store.seed, config.store.maxTodos);
-    if (todos === undefined) log.info({}, "store not seeded: it has held to-dos before");
-    else log.info({ todos }, "store seeded");
-  }
+  const open = () => openConfiguredStore(config, metrics, log, onProgress);
+  const { store, todos } = await seedStore(await open(), config.store, open, onProgress);
+  if (metrics !== undefined) registerStoreMetrics(metrics, store, config.store.maxTodos);
+  if (todos !== undefined) log.info({ todos }, "store seeded");
+  else if (config.store.seed !== undefined) log.info({}, "store not seeded: it has held to-dos before");
   const credentials = await openCredentials(config, store.keys, log);
   if (credentials.needsFirstKey) confirmFirstKey(config);
   const service = createService({
@@ -128,17 +127,16 @@ async function openConfiguredStore(
   const { url, maxTodos, maxEvents, connections } = config.store;
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
-    const opened = await openStore(url.value, {
+    return await openStore(url.value, {
       maxTodos,
       maxEvents,
       connections,
       onWarning,
+      onCreated: () => log.info({}, "the store did not exist, and was created"),
       onProgress,
       rescueFolder: config.backups.folder?.value,
       ...metrics?.storeCallbacks,
     });
-    if (metrics !== undefined) registerStoreMetrics(metrics, opened, maxTodos);
-    return opened;
   } catch (error) {
     throw toStoreError(url.source, error);
   }

@@ -43,12 +43,6 @@ export interface RestoreSummary extends BackupSummary {
   readonly movedTo: string | undefined;
 }
 
-export interface LossSummary {
-  /** What the store lost, in plain words. */
-  readonly loss: string;
-  readonly position: Position;
-}
-
 export interface TransferSummary {
   readonly todos: number;
   /** The greatest id ever assigned. The next to-do gets the id after it. */
@@ -88,8 +82,6 @@ export interface StoreAdmin {
    * store knows no earlier position.
    */
   restore(file: string, options: TaskOptions): Promise<RestoreSummary>;
-  /** Lets a server start on a store that has lost changes. */
-  acceptLoss(): Promise<LossSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
   export(write: (text: string) => Promise<void>, options: TransferOptions): Promise<TransferSummary>;
   /** Writes everything that can be read, like `export`, from a store that may be damaged. */
@@ -98,7 +90,7 @@ export interface StoreAdmin {
     options: TransferOptions,
   ): Promise<SkipDamagedSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
-  check(options: TaskOptions): Promise<readonly CheckResult[]>;
+  check(): Promise<readonly CheckResult[]>;
   /**
    * Imports an export into a store that never had to-dos; API keys only into a store without API keys. The store then
    * knows no earlier position. No server may be using a SQLite file; servers on PostgreSQL reload everything.
@@ -112,12 +104,13 @@ export interface StoreAdmin {
   migrate(): Promise<MigrationSummary>;
 }
 
-/** The import has more to-dos than the limit. */
-export class TooManyTodosError extends PreconditionError {
-  constructor(maxTodos: number) {
-    super(`the file has more than ${maxTodos} to-dos`);
-  }
-}
+/** The import needs a store that has never had to-dos. */
+export class UsedStoreError extends PreconditionError {}
+
+export const tooManyTodos = (maxTodos: number): PreconditionError =>
+  new PreconditionError(
+    `the file has more than ${maxTodos} to-dos: raise the limit with --max-todos or TODO_MAX_TODOS`,
+  );
 
 export const hasKeys = (): PreconditionError =>
   new PreconditionError(

@@ -118,9 +118,9 @@ describe("NdjsonReader", () => {
       }));
       const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
       const reader = new NdjsonReader(MAX_ID, "include");
-      const text = lines(head, line(2), ...keys.toReversed().map(encodeKey));
+      const text = lines(head, line(2), ...keys.map(encodeKey));
       expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
-      expect(reader.keys.map(({ id }) => id)).toEqual(["k6", "k3", "k2", "k1", "k0"]);
+      expect(reader.keys.map(({ id }) => id)).toEqual(["k0", "k1", "k2", "k3", "k6"]);
       expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 5, orphans: 3 });
     });
 
@@ -144,15 +144,15 @@ describe("NdjsonReader", () => {
       [encodeKey({ ...KEY, id: "a b" }), "id of an API key must be 1 to 64 letters, digits, - or _"],
       [encodeKey({ ...KEY, name: "" }), "name must not be empty"],
       [encodeKey({ ...KEY, tokenHash: Buffer.from("a") }), "tokenHash must be 64 hexadecimal digits"],
-      [encodeKey({ ...KEY, createdAt: 1.5 }), "createdAt must be a whole number of milliseconds"],
-      [encodeKey({ ...KEY, expiresAt: -1 }), "expiresAt must be a whole number of milliseconds"],
+      [encodeKey({ ...KEY, createdAt: 1.5 }), "createdAt must be a whole number from 0 to 8640000000000000"],
+      [encodeKey({ ...KEY, expiresAt: -1 }), "expiresAt must be a whole number from 0 to 8640000000000000"],
       ...(["createdAt", "expiresAt", "lastUsedAt"] as const).map((name): [string, string] => [
         encodeKey({ ...KEY, [name]: 8.64e15 + 1 }),
-        `${name} must be at most 8640000000000000 milliseconds: correct this line, or use an export without API keys`,
+        `${name} must be a whole number from 0 to 8640000000000000`,
       ]),
       [
         encodeKey({ ...KEY, lifetime: 36_500 * 86_400_000 + 1 }),
-        "lifetime must be at most 3153600000000 milliseconds: correct this line",
+        "lifetime must be a whole number from 0 to 3153600000000",
       ],
       [encodeKey(KEY).replace("}}", ',"scope":"admin"}}'), 'scope must be "read" or "write"'],
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
@@ -167,12 +167,9 @@ describe("NdjsonReader", () => {
       expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey(other)))).toContainEqual(latest);
     });
 
-    test.each([
-      ["id", { tokenHash: hashToken("b") }],
-      ["tokenHash", { id: "b2" }],
-    ])("rejects a second API key with the same %s", (name, differences) => {
-      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...differences }));
-      expect(() => keysIn(text)).toThrow(new PreconditionError(`line 4: another line has the same ${name}`));
+    test("rejects a second API key with the same id", () => {
+      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, tokenHash: hashToken("b") }));
+      expect(() => keysIn(text)).toThrow(new PreconditionError("line 4: another line has the same id"));
     });
 
     test("rejects a file with too few API keys", () => {
@@ -220,14 +217,13 @@ describe("NdjsonReader", () => {
       ],
       [
         encodeIdempotencyRecord({ ...RECORDS[0], createdAt: -1 }),
-        "createdAt must be a whole number of milliseconds",
+        "createdAt must be a whole number from 0 to 8640000000000000",
       ],
     ])("rejects the record %s", (text, message) => {
       expect(() => recordsIn(text)).toThrow(`line 3: ${message}`);
     });
 
-    test("rejects a repeated key, a missing record and an undeclared record", () => {
-      expect(() => recordsIn(valid, valid)).toThrow("line 4: another line has the same keyHash");
+    test("rejects a missing record and an undeclared record", () => {
       expect(() => recordsIn(valid)).toThrow(
         "the file is incomplete: the header says 2 idempotency records, but it has 1",
       );
@@ -350,7 +346,7 @@ describe("NdjsonReader", () => {
     [
       "a format that is not a number",
       lines('{"todoService":"1","lastId":"1","todos":1}'),
-      "line 1: todoService must be a whole number",
+      "line 1: todoService must be a whole number from 0 to 9007199254740991",
     ],
     [
       "a lastId that is not a string",
@@ -362,7 +358,7 @@ describe("NdjsonReader", () => {
     [
       "a header without a count",
       lines('{"todoService":1,"lastId":"1"}'),
-      "line 1: todos must be a whole number",
+      "line 1: todos must be a whole number from 0 to 9007199254740991",
     ],
     [
       "an unknown member of the header",

@@ -12,7 +12,7 @@ import {
 import { errorOf } from "../../test/rejection.ts";
 import { storePathsIn, temporaryFolder } from "../../test/temporary.ts";
 import { openKeys, openStore, openStoreAdmin } from "./open.ts";
-import { quoteArgument } from "./sqlite/ways-out.ts";
+import { quoteArgument } from "./sqlite/rescue.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);
@@ -81,7 +81,7 @@ describe("openStore of a file", () => {
         writeFileSync(`${path}-wal`, "acknowledged");
         return `sqlite:${path}`;
       },
-      "is missing, but",
+      "it is missing or empty, but",
     ],
     [
       "a lock file with other contents",
@@ -90,7 +90,7 @@ describe("openStore of a file", () => {
         writeFileSync(`${path}-lock`, "not a database, ".repeat(100));
         return `sqlite:${path}`;
       },
-      "cannot be locked: file is not a database",
+      "has the contents of another program: remove",
     ],
   ])("rejects %s", async (_what, url, message) => {
     expect((await errorOf(openStore(url(), {}))).message).toContain(message);

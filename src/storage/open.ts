@@ -2,22 +2,24 @@ import { PreconditionError, type StoreAdmin } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
 import type { PostgresOptions } from "./postgres/store.ts";
 import { canonicalPath } from "./sqlite/files.ts";
-import type { SqliteProbe } from "./sqlite/maintenance/check.ts";
+import type { SqliteProbe } from "./sqlite/maintenance.ts";
 import type { KeyStoreHandle, OpenKeysOptions, Store } from "./store.ts";
 
+const SQLITE = "sqlite:";
 const POSTGRES = /^postgres(?:ql)?:\/\//;
 
 /** What to do with each kind of store. Loads the engine only there, because a command would start 30 ms later with both. */
 interface Kinds<T> {
   readonly memory: () => T;
-  readonly sqlite: (path: string) => T;
+  /** @param name the path as the URL has it, which may lead through symbolic links */
+  readonly sqlite: (path: string, name: string) => T;
   readonly postgres: () => T;
 }
 
 function byKind<T>(url: string, kinds: Kinds<T>): T {
   if (url === "memory:") return kinds.memory();
   const path = parseFilePath(url);
-  if (path !== undefined) return kinds.sqlite(path);
+  if (path !== undefined) return kinds.sqlite(path, url.slice(SQLITE.length));
   if (POSTGRES.test(url)) return kinds.postgres();
   throw unknownKind(url);
 }
@@ -26,7 +28,7 @@ function byKind<T>(url: string, kinds: Kinds<T>): T {
 export async function openStore(url: string, options: PostgresOptions): Promise<Store> {
   return byKind<Store | Promise<Store>>(url, {
     memory: () => openMemory(options),
-    sqlite: async (path) => (await import("./sqlite/store.ts")).openSqlite(path, options),
+    sqlite: async (_path, name) => (await import("./sqlite/store.ts")).openSqlite(name, options),
     postgres: async () => (await import("./postgres/store.ts")).openPostgres(url, options),
   });
 }
@@ -51,23 +53,21 @@ export const openStoreAdmin = (url: string): StoreAdmin =>
         "the memory store keeps nothing: name another store, such as sqlite:todos.db",
       );
     },
-    sqlite: (path) => ({
-      backup: async (...given) => (await import("./sqlite/maintenance/backup.ts")).backup(path, ...given),
-      restore: async (...given) => (await import("./sqlite/maintenance/backup.ts")).restore(path, ...given),
-      acceptLoss: async () => (await import("./sqlite/maintenance/accept-loss.ts")).acceptLoss(path),
-      export: async (...given) =>
-        (await import("./sqlite/maintenance/transfer.ts")).exportTodos(path, ...given),
-      exportSkippingDamaged: async (...given) =>
-        (await import("./sqlite/maintenance/skip-damaged.ts")).exportSkippingDamaged(path, ...given),
-      check: async (...given) => (await import("./sqlite/maintenance/check.ts")).check(path, ...given),
-      import: async (...given) =>
-        (await import("./sqlite/maintenance/transfer.ts")).importTodos(path, ...given),
-      migrate: async () => (await import("./sqlite/maintenance/access.ts")).migrateFile(path),
-    }),
+    sqlite: (path) => {
+      const load = () => import("./sqlite/maintenance.ts");
+      return {
+        backup: async (...given) => (await load()).backup(path, ...given),
+        restore: async (...given) => (await load()).restore(path, ...given),
+        export: async (...given) => (await load()).exportTodos(path, ...given),
+        exportSkippingDamaged: async (...given) => (await load()).exportSkippingDamaged(path, ...given),
+        check: async () => (await load()).check(path),
+        import: async (...given) => (await load()).importTodos(path, ...given),
+        migrate: async () => (await load()).migrate(path),
+      };
+    },
     postgres: () => ({
       backup: rejectPostgres("to back up PostgreSQL, run pg_dump"),
       restore: rejectPostgres("to restore PostgreSQL, run pg_restore"),
-      acceptLoss: rejectPostgres("only a SQLite file can lose changes"),
       export: async (...given) => (await import("./postgres/transfer.ts")).exportTodos(url, ...given),
       exportSkippingDamaged: rejectPostgres("on PostgreSQL, leave out --skip-damaged"),
       check: rejectPostgres("to check PostgreSQL, run pg_amcheck"),
@@ -91,7 +91,7 @@ export async function probeStore(url: string): Promise<StoreProbe> {
   return byKind<StoreProbe | Promise<StoreProbe>>(url, {
     memory: () => ({ kind: "memory" }),
     sqlite: async (path) => {
-      const { probeSqlite } = await import("./sqlite/maintenance/check.ts");
+      const { probeSqlite } = await import("./sqlite/maintenance.ts");
       return { kind: "sqlite", path, ...(await probeSqlite(path)) };
     },
     postgres: async () => {
@@ -103,9 +103,9 @@ export async function probeStore(url: string): Promise<StoreProbe> {
 
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
 export function parseFilePath(url: string): string | undefined {
-  const path = /^sqlite:(.*)$/s.exec(url)?.[1];
-  if (path === "") throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
-  return path === undefined ? undefined : canonicalPath(path);
+  if (!url.startsWith(SQLITE)) return undefined;
+  if (url === SQLITE) throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
+  return canonicalPath(url.slice(SQLITE.length));
 }
 
 /** The right form of a store by the words that people write for it. */

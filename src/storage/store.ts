@@ -41,8 +41,6 @@ export interface OpenKeysOptions {
   readonly createIfMissing: boolean;
   /** Called with the URL of a store that did not exist. */
   readonly onCreated?: (url: string) => void;
-  /** Called with one line about a problem that fails no change; by default, the line is dropped. */
-  readonly onWarning?: (message: string) => void;
 }
 
 export interface StoreOptions {
@@ -61,6 +59,8 @@ export interface StoreOptions {
   readonly onIdempotencyKeysEvicted?: (count: number) => void;
   /** Called with one line about a problem that fails no request. */
   readonly onWarning?: (message: string) => void;
+  /** Called if a SQLite store did not exist, and was created. */
+  readonly onCreated?: () => void;
   /** Called with how much of a SQLite store is loaded. */
   readonly onProgress?: OnProgress;
   /** Another folder for the rescue file of a SQLite store. By default, it is only written beside the store. */
@@ -74,6 +74,7 @@ export const DEFAULTS: Required<StoreOptions> = {
   onBatch: () => {},
   onIdempotencyKeysEvicted: () => {},
   onWarning: () => {},
+  onCreated: () => {},
   onProgress: () => {},
   rescueFolder: undefined,
 };

@@ -88,7 +88,7 @@ describe("todo doctor", () => {
     const absent = join(folder, "absent", "todos.db");
     const foreign = file("not a database, ".repeat(1000));
     for (const [path, reason] of [
-      [absent, "no such file or folder"],
+      [absent, "check that its folder exists"],
       [foreign, "not a database"],
     ]) {
       const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
@@ -103,11 +103,8 @@ describe("todo doctor", () => {
     database.run(`UPDATE todos SET json = replace(json, '"a"', '"b"')`);
     database.close();
     for (const [path, reason] of [
-      [missing, `it is missing, but ${missing}-mark has 1 transaction: put the right files back`],
-      [
-        other,
-        "it is damaged (its to-dos, API keys or counters differ from their checksum; todo check has details): put the right files back",
-      ],
+      [missing, `it is missing or empty, but there is ${missing}-mark: put the right files back`],
+      [other, "it is damaged (the to-do 1 is damaged; todo check has details): put the right files back"],
     ] as const) {
       const { code, lines } = await doctor(["--store", `sqlite:${path}`, ...free]);
       expect([code, lines.store]).toEqual([1, [expect.stringContaining(`failed: ${path}: ${reason}`)]]);

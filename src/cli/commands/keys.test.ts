@@ -2,6 +2,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { crc32 } from "node:zlib";
 import { callTodo } from "../../../test/call-todo.ts";
 import { type Command, type Outcome, run, runTodo } from "../../../test/command.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
@@ -377,7 +378,8 @@ describe("todo keys", () => {
     const database = new Database(path);
     database.run(
       `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
-       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope, kind) VALUES ('11112222', 'ci', x'00', 1, 'read', 'client'); END`,
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope, kind, crc)
+         VALUES ('11112222', 'ci', x'00', 1, 'read', 'client', ${crc32("11112222 ci 00 1    read client    ")}); END`,
     );
     database.close();
     const { code, stdout } = await keys("revoke", "ci", ...store);

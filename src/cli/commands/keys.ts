@@ -32,7 +32,7 @@ import { escapeControls } from "../../escape-controls.ts";
 import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
-import { quoteArgument } from "../../storage/sqlite/ways-out.ts";
+import { quoteArgument } from "../../storage/sqlite/rescue.ts";
 import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
 import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
 
@@ -225,7 +225,6 @@ async function withKeys(
   const opened = await openKeys(url, {
     createIfMissing,
     onCreated,
-    onWarning: (reason) => printError(process, reason),
   }).catch((error) => {
     throw toStoreError(source, error);
   });

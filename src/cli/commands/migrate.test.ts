@@ -16,7 +16,7 @@ describe("todo migrate", () => {
   test("reports that the schema of a SQLite file is current", async () => {
     const path = join(folder, "current.db");
     await (await openSqlite(path)).close();
-    expect(await migrate(`sqlite:${path}`)).toEqual(migrated(/^the schema is current \(format 2\)\n$/));
+    expect(await migrate(`sqlite:${path}`)).toEqual(migrated(/^the schema is current \(format 3\)\n$/));
   });
 
   test("rejects an empty file, and leaves it empty", async () => {

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
 import type { Sourced } from "../../config/setting-values.ts";
 import { UsageError } from "../../config/usage-error.ts";
-import type { BackupSummary, StoreAdmin, TaskOptions } from "../../storage/maintenance.ts";
+import type { BackupSummary, StoreAdmin } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../store-command.ts";
 import type { CommandProcess } from "../terminal/output.ts";
@@ -41,13 +41,6 @@ export function addStoreCommands(program: Command, process: CommandProcess): voi
       "\nA server does the same at its start, if it has the rights. On PostgreSQL, this command also creates the schema.",
     )
     .action((flags: Flags) => migrate(process, flags));
-  program
-    .command("accept-loss")
-    .description(
-      "Let the server start on a SQLite file that has lost changes, without them. Stop the server first.",
-    )
-    .argument("<file>")
-    .action((file: string, flags: Flags) => acceptLoss(process, file, flags));
 }
 
 const backup = (process: CommandProcess, file: string, flags: Flags): Promise<void> =>
@@ -77,8 +70,8 @@ function printSummary(
 }
 
 function check(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
-  const work = async (store: StoreAdmin, task: TaskOptions): Promise<void> => {
-    for (const { name, isSound, detail } of await store.check(task)) {
+  const work = async (store: StoreAdmin): Promise<void> => {
+    for (const { name, isSound, detail } of await store.check()) {
       const line =
         flags.json === undefined
           ? `${name}: ${isSound ? "" : "damaged: "}${detail}`
@@ -87,7 +80,7 @@ function check(process: CommandProcess, file: string | undefined, flags: Flags):
       if (!isSound) process.exitCode = DAMAGED_EXIT_CODE;
     }
   };
-  return runOnStore(process, flags, work, file === undefined ? undefined : sqliteStore(file, "check"));
+  return runOnStore(process, flags, work, file === undefined ? undefined : sqliteStore(file));
 }
 
 const migrate = (process: CommandProcess, flags: Flags): Promise<void> =>
@@ -100,20 +93,12 @@ const migrate = (process: CommandProcess, flags: Flags): Promise<void> =>
     );
   });
 
-function acceptLoss(process: CommandProcess, file: string, flags: Flags): Promise<void> {
-  const work = async (store: StoreAdmin): Promise<void> => {
-    const { loss, position } = await store.acceptLoss();
-    process.stdout.write(`accepted: ${loss}; position ${formatPosition(position)}\n`);
-  };
-  return runOnStore(process, flags, work, sqliteStore(file, "accept-loss"));
-}
-
 /**
  * Returns the SQLite file that an argument names as PATH or sqlite:PATH. Throws a UsageError for other stores. It does not
  * repeat them, because they may contain a password.
  */
-function sqliteStore(argument: string, command: string): Sourced {
+function sqliteStore(argument: string): Sourced {
   if (argument === "memory:" || /:\/\/|\bpassword=/.test(argument))
-    throw new UsageError(`todo ${command} is for SQLite files: give PATH or sqlite:PATH`);
+    throw new UsageError("todo check is for SQLite files: give PATH or sqlite:PATH");
   return { value: argument.startsWith("sqlite:") ? argument : `sqlite:${argument}`, source: "the file" };
 }

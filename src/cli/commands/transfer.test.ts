@@ -22,7 +22,7 @@ import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { openTerminal, whyNoTerminal } from "../../../test/terminal.ts";
 import { createKey, createKeyLookup, type StoredKey } from "../../credential/key.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
-import { exportTodos, importTodos } from "../../storage/sqlite/maintenance/transfer.ts";
+import { exportTodos, importTodos } from "../../storage/sqlite/maintenance.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { encodeTodo } from "../../todo.ts";
 
@@ -287,12 +287,12 @@ describe("todo import", () => {
   test("imports at most --max-todos to-dos", async () => {
     const path = newPath();
     expect(await refusal(["import", "--max-todos", "9", ...on(path)], upTo(10))).toBe(
-      "the file has more than 9 to-dos: raise the limit with --max-todos",
+      "the file has more than 9 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS",
     );
     const limited = await callTodo(["import", ...on(path)], { TODO_MAX_TODOS: "9" }, upTo(10));
     expect([limited.code, limited.stderr]).toEqual([
       2,
-      "todo: the file has more than 9 to-dos: raise the limit with TODO_MAX_TODOS\n",
+      "todo: the file has more than 9 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS\n",
     ]);
     expect(await refusal(["import", "--max-todos", "0", ...on(path)])).toStartWith(
       '--max-todos "0": must be',

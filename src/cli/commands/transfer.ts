@@ -1,15 +1,10 @@
 import { open } from "node:fs/promises";
 import type { Command } from "commander";
-import { type Flags, getSource, readSettings } from "../../config/config.ts";
+import { type Flags, readSettings } from "../../config/config.ts";
 import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
-import {
-  PreconditionError,
-  type StoreAdmin,
-  TooManyTodosError,
-  type TransferSummary,
-} from "../../storage/maintenance.ts";
+import { PreconditionError, type StoreAdmin, type TransferSummary } from "../../storage/maintenance.ts";
 import { unlessAborted } from "../command.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore } from "../store-command.ts";
 import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
@@ -83,11 +78,7 @@ function importTodos(process: CommandProcess, file: string | undefined, flags: F
   return runOnStore(process, flags, async (store, task) => {
     const source = file === undefined ? untilAborted(process.stdin, task.signal) : fileChunks(file);
     const keys = readKeysOption(flags);
-    const summary = await store.import(source, maxTodos, { ...task, keys }).catch((error) => {
-      if (!(error instanceof TooManyTodosError)) throw error;
-      const limit = getSource(SETTINGS.store.maxTodos, flags, process.env);
-      throw new PreconditionError(`${error.message}: raise the limit with ${limit}`, { cause: error });
-    });
+    const summary = await store.import(source, maxTodos, { ...task, keys });
     printSummary(process.stdout, "imported", summary);
   });
 }

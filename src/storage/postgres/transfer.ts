@@ -3,9 +3,9 @@ import type { TodoId } from "../../todo.ts";
 import {
   hasKeys,
   type MigrationSummary,
-  PreconditionError,
   type TransferOptions,
   type TransferSummary,
+  UsedStoreError,
 } from "../maintenance.ts";
 import { inBatches, writeExport } from "../ndjson.ts";
 import { NdjsonReader } from "../ndjson-reader.ts";
@@ -53,7 +53,7 @@ export function importTodos(
   return inTransaction(url, "ISOLATION LEVEL READ COMMITTED", async (sql) => {
     const [started] = await sql.unsafe<{ ok: boolean }[]>("SELECT todo_service.start_import() AS ok");
     if (started?.ok !== true)
-      throw new PreconditionError("the database has contained to-dos: import into a new database");
+      throw new UsedStoreError("the database has contained to-dos: import into a new database");
     const reader = new NdjsonReader(MAX_POSTGRES_ID, keys);
     for await (const todos of reader.readAll(source, maxTodos, options)) {
       await sql.unsafe("SELECT todo_service.import_todos($1, $2, $3)", [

@@ -1,20 +1,22 @@
 import type { Database } from "bun:sqlite";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
-import { decide, type KeyChange } from "../../credential/key-rules.ts";
+import type { KeyChange } from "../../credential/key-rules.ts";
 import { ChangingKeys, KeyTable } from "../records/key-table.ts";
 import { KeyUsage } from "../records/key-usage.ts";
-import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
-import { Checksum, keyText } from "./checksum.ts";
-import { describeOpenError } from "./diagnosis.ts";
-import { openError } from "./errors.ts";
-import { hasOnlyWal, isSame, statRegularFile } from "./files.ts";
-import { isServed } from "./lock.ts";
-import { assertNotBehindMark, readMark, toMark, writeMark } from "./mark.ts";
-import { openDatabase, openExisting } from "./open.ts";
-import { putStoredKey, readStoredKeys } from "./rows.ts";
-import { storeRow, updateStoreRow } from "./store-row.ts";
+import { type KeyStoreHandle, type OpenKeysOptions, StoreUnavailableError } from "../store.ts";
+import { createDatabase, openDatabase, openError } from "./database.ts";
+import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
+import { hasWal, whyNotWritable } from "./files.ts";
+import { isLocked } from "./lock.ts";
+import { changeKeys, insertCounters, readCounters, readKeys } from "./rows.ts";
+
+/** Longer than a start with ten million to-dos. */
+const CONFIRM_SECONDS = 10;
+const POLL_MS = 20;
+/** Less than the number of any change. */
+const NO_CHANGE = -1n;
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a
@@ -22,64 +24,75 @@ import { storeRow, updateStoreRow } from "./store-row.ts";
  */
 export function openSqliteKeys(
   path: string,
-  { createIfMissing, onCreated = () => {}, onWarning = () => {} }: OpenKeysOptions,
+  { createIfMissing, onCreated }: OpenKeysOptions,
 ): KeyStoreHandle {
-  const isMissing = !existsSync(path) && !hasOnlyWal(path);
-  if (!createIfMissing && isMissing)
+  if (!createIfMissing && !existsSync(path) && !hasWal(path))
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
-    assertNotBehindMark(path);
-    const database = createIfMissing ? openDatabase(path, "shared") : openExisting(path);
-    if (isMissing) onCreated(`sqlite:${path}`);
-    const identity = statRegularFile(path);
+    const isMissing = !existsSync(path);
+    const { database, isNew } = openToChange(path, createIfMissing ? "create" : "refuse");
+    if (isNew && isMissing) onCreated?.(`sqlite:${path}`);
     const keys = new FileKeys(database);
-    const close = async () => {
-      using _ = database;
-      if (keys.transactions === 0) return;
-      const isReplaced = (): boolean => identity === undefined || !isSame(identity, statRegularFile(path));
-      await confirm(path, database, keys.transactions, isReplaced, onWarning);
-    };
-    return { keys, close };
+    const { ino } = statSync(path, { bigint: true });
+    const isReplaced = (): boolean => statSync(path, { bigint: true, throwIfNoEntry: false })?.ino !== ino;
+    return { keys, close: () => confirm(path, database, keys.lastChange, isReplaced) };
   } catch (cause) {
-    throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
+    throw openError(path, cause);
   }
 }
 
-const CONFIRM_MS = 5000;
-const POLL_MS = 20;
+/**
+ * Opens a store that a command changes. Throws if it has lost changes.
+ * @param missing what to do with a missing store
+ */
+export function openToChange(
+  path: string,
+  missing: "create" | "refuse",
+): { readonly database: Database; readonly isNew: boolean } {
+  const mark = readMark(path);
+  const isNew = missing === "create" && createDatabase(path, insertCounters);
+  if (!isNew) assertComplete(path, mark);
+  const problem = whyNotWritable(path);
+  if (problem !== undefined) throw new StoreUnavailableError(problem);
+  return { database: openDatabase(path, "write"), isNew };
+}
+
+/** A connection that writes would move a damaged WAL to the database when it closes. */
+function assertComplete(path: string, mark: string): void {
+  using database = openDatabase(path, "read");
+  assertNothingLost(path, mark, readCounters(database));
+}
 
 /**
- * Waits until the mark says that the server uses the changes of a command, if one answers requests. Throws an Error if it does
- * not in time, or if the store was replaced. Otherwise, writes the mark. A server that is starting reads the API keys later.
+ * Waits until a running server uses the last change of a command. Throws an Error that says when it holds if that takes too long, and
+ * if the store was replaced.
  */
 async function confirm(
   path: string,
   database: Database,
-  transactions: number,
+  change: bigint,
   isReplaced: () => boolean,
-  onWarning: (message: string) => void,
 ): Promise<void> {
-  const deadline = performance.now() + CONFIRM_MS;
-  while (isServed(path)) {
-    const mark = readMark(path);
-    if (typeof mark !== "string" && mark.transactions >= transactions) return;
+  using _ = database;
+  const deadline = performance.now() + CONFIRM_SECONDS * 1000;
+  while (isLocked(path) && readCounters(database).keys_used < change) {
     if (performance.now() > deadline)
       throw new Error(
-        `the change is stored, but the server has not confirmed it within ${CONFIRM_MS / 1000} seconds: it holds when the server answers again, or after a restart`,
+        `the change is stored, but the server has not confirmed it within ${CONFIRM_SECONDS} seconds: it holds when the server answers again, or after a restart`,
       );
     await Bun.sleep(POLL_MS);
   }
+  if (change === NO_CHANGE) return;
   if (isReplaced()) throw new Error(`${path} was replaced while the command ran: run it again`);
-  // In a write transaction, because another process that commits meanwhile would get the lower mark.
-  const problem = database.transaction(() => writeMark(path, toMark(storeRow(database)))).immediate();
-  if (problem !== undefined) onWarning(problem);
+  // In a transaction, because a server that commits meanwhile writes a higher mark.
+  database.transaction(() => writeMark(path, readCounters(database))).immediate();
 }
 
 /** The API keys of a file, for a command. Every call sees the latest committed state. */
 class FileKeys extends ChangingKeys implements KeyStore {
   readonly #database: Database;
-  /** The number of transactions of the store after the last change; 0 before the first one. */
-  transactions = 0;
+  /** The number of the last change. */
+  lastChange = NO_CHANGE;
 
   constructor(database: Database) {
     super();
@@ -99,53 +112,26 @@ class FileKeys extends ChangingKeys implements KeyStore {
   }
 
   protected change(change: KeyChange): boolean {
-    const transactions = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
-    if (transactions === undefined) return false;
-    this.transactions = Math.max(this.transactions, transactions);
-    return true;
+    const number = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
+    this.lastChange = number ?? this.lastChange;
+    return number !== undefined;
   }
 
   #read(): KeyTable {
-    return new KeyTable(readStoredKeys(this.#database));
+    return new KeyTable(readKeys(this.#database));
   }
-}
-
-/**
- * Makes a change in the current transaction. Returns the number of transactions of the store, this one included; `undefined`
- * if the rules do not allow the change. Uses do not count as a transaction.
- */
-export function changeKeys(database: Database, change: KeyChange): number | undefined {
-  const before = new Map(readStoredKeys(database).map((key) => [key.id, key]));
-  const difference = decide(before, change);
-  if (difference === undefined) return undefined;
-  const sum = new Checksum();
-  const forget = (id: string): void => {
-    const key = before.get(id);
-    if (key !== undefined) sum.subtract(keyText(key));
-  };
-  for (const id of difference.remove) {
-    forget(id);
-    database.query("DELETE FROM keys WHERE id = ?").run(id);
-  }
-  for (const key of difference.put) {
-    forget(key.id);
-    sum.add(keyText(key));
-    putStoredKey(database, key);
-  }
-  return change.type === "recordUses" ? 0 : updateStoreRow(database, sum);
 }
 
 /** The API keys of a file, for its server. They are in memory, so that no request waits for the disk. */
 export class ServerKeys extends ChangingKeys implements KeyStore {
   readonly #write: (change: KeyChange) => Promise<boolean>;
   readonly #uses: KeyUsage;
-  #table: KeyTable;
+  #table = new KeyTable();
 
   /** @param write sends a change to the writer thread, which decides it; `update` is called before it resolves */
-  constructor(stored: readonly StoredKey[], write: (change: KeyChange) => Promise<boolean>) {
+  constructor(write: (change: KeyChange) => Promise<boolean>) {
     super();
     this.#write = write;
-    this.#table = new KeyTable(stored);
     this.#uses = new KeyUsage((uses) => write({ type: "recordUses", uses }));
   }
 
@@ -171,7 +157,6 @@ export class ServerKeys extends ChangingKeys implements KeyStore {
     this.#uses.record(id, usedAt);
   }
 
-  /** Writes the uses that are not written yet. */
   flush(): Promise<void> {
     return this.#uses.flush();
   }

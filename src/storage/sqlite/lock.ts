@@ -1,115 +1,73 @@
+/** The lock of a store. Bun has no `flock`, so SQLite's lock on an empty database of its own stands for it. */
+import { Database } from "bun:sqlite";
+import { existsSync, lstatSync, rmSync } from "node:fs";
+import { getErrno } from "../../error-message.ts";
+import { PreconditionError } from "../maintenance.ts";
+import { StoreUnavailableError } from "../store.ts";
+import { openError } from "./database.ts";
+import { createPrivate, whyNotWritable } from "./files.ts";
+import { quoteArgument } from "./rescue.ts";
+
+/** A server that stops, and a command that ends, release the lock soon. */
+const WAIT_MS = 1000;
+
 /**
- * The lock of a store. Bun has no `flock`, so SQLite's locks on a database of their own stand for it: RESERVED excludes other
- * servers and commands that need the store for themselves, and EXCLUSIVE also says that a server answers requests.
+ * Locks a store until the process ends, even after a crash. Throws a StoreUnavailableError if another process has locked it. The
+ * file stays empty, so that no power cut can damage it.
  */
-import { Database, SQLiteError } from "bun:sqlite";
-import { existsSync, readFileSync, rmSync, truncateSync } from "node:fs";
-import { describeFsError } from "../../error-message.ts";
-import { describeAccessError, openError, whyNotWritable } from "./errors.ts";
-import { createPrivate, type FileIdentity, isSame, statRegularFile } from "./files.ts";
-
-export interface Lock extends Disposable {
-  /** The identity of the lock file. */
-  readonly identity: FileIdentity;
-  /** To be called before a server reads the API keys that it starts with: commands that change them wait for it from now on. */
-  readonly serve: () => void;
-  readonly close: () => void;
-}
-
-/** Locks a store. The operating system releases the lock when the process ends, even after a crash. Throws as `openSqlite` does. */
-export function acquireLock(path: string): Lock {
+export function acquireLock(path: string): Disposable {
   const file = `${path}-lock`;
+  const problem = whyNotWritable(path);
+  if (problem !== undefined) throw new StoreUnavailableError(`${path}: ${problem}`);
   createPrivate(file);
-  const { identity, database } = openLock(path);
-  // Another process may have removed the file before it released its lock.
-  if (identity === undefined || !isSame(identity, statRegularFile(file))) {
-    database.close();
-    return acquireLock(path);
-  }
-  const close = (): void => {
+  // SQLite follows symbolic links.
+  if (lstatSync(file, { throwIfNoEntry: false })?.isFile() === false)
+    throw new PreconditionError(`${file} is not a regular file: move it away`);
+  const steps = [`PRAGMA busy_timeout = ${WAIT_MS}`, "PRAGMA journal_mode = MEMORY", "BEGIN EXCLUSIVE"];
+  const database = runOn(file, ...steps);
+  const dispose = (): void => {
     // A command that failed to create a store leaves no lock.
-    if (!existsSync(path) && isSame(identity, statRegularFile(file))) rmSync(file);
+    if (!existsSync(path)) rmSync(file, { force: true });
     database.close();
   };
-  const serve = (): void => {
-    // The lock of a commit stays.
-    try {
-      for (const step of ["PRAGMA locking_mode = EXCLUSIVE", "PRAGMA user_version = 1", "COMMIT"])
-        database.run(step);
-    } catch (cause) {
-      // On a read-only file system, SQLite begins a transaction without a lock.
-      throw openError(`${path} cannot be locked: ${describeAccessError(path, cause)}`, cause);
-    }
-  };
-  return { identity, serve, close, [Symbol.dispose]: close };
-}
-
-const CHECK_FOLDER = "check that its folder exists, that its disk is mounted, and that you may write to it";
-
-function openLock(path: string): {
-  readonly identity: FileIdentity | undefined;
-  readonly database: Database;
-} {
-  const file = `${path}-lock`;
-  let database: Database | undefined;
-  try {
-    const identity = statRegularFile(file);
-    // SQLite follows symbolic links, so it must not create the file.
-    database = new Database(file, { create: false, readwrite: true });
-    // A server keeps the lock while it runs; a migration releases it soon.
-    database.run("PRAGMA busy_timeout = 1000");
-    // Its contents mean nothing, so it needs no journal on disk and no fsync.
-    database.run("PRAGMA journal_mode = MEMORY");
-    database.run("PRAGMA synchronous = OFF");
-    database.run("BEGIN IMMEDIATE");
-    return { identity, database };
-  } catch (cause) {
-    database?.close();
-    if (isTorn(file, cause)) {
-      truncateSync(file);
-      return openLock(path);
-    }
-    if (database === undefined) {
-      const reason = cause instanceof SQLiteError ? CHECK_FOLDER : describeFsError(cause);
-      throw openError(`${file} cannot be opened: ${whyNotWritable(file) ?? reason}`, cause);
-    }
-    if (cause instanceof SQLiteError && cause.code === "SQLITE_BUSY") {
-      throw openError(`${path} is in use by another server: stop it first`, cause);
-    }
-    throw openError(`${path} cannot be locked: ${describeAccessError(path, cause)}`, cause);
-  }
+  return { [Symbol.dispose]: dispose };
 }
 
 /** Returns whether another process has locked a store. Creates no file. */
-export const isLocked = (path: string): boolean =>
-  statRegularFile(`${path}-lock`) !== undefined && isBusy(`${path}-lock`, "BEGIN IMMEDIATE", 1000);
-
-/** Returns whether a server answers requests from a store. Creates no file. */
-export const isServed = (path: string): boolean =>
-  existsSync(`${path}-lock`) && isBusy(`${path}-lock`, "SELECT count(*) FROM sqlite_schema");
-
-/** Returns whether a lock of another connection keeps a database from running a statement for this long. */
-export function isBusy(file: string, statement: string, timeoutMs = 0): boolean {
-  using database = new Database(file, { create: false, readwrite: true });
+export function isLocked(path: string): boolean {
+  const file = `${path}-lock`;
   try {
-    database.run(`PRAGMA busy_timeout = ${timeoutMs}`);
-    database.query(statement).get();
+    if (existsSync(file)) runOn(file, "SELECT count(*) FROM sqlite_schema").close();
     return false;
   } catch (error) {
-    if (isTorn(file, error)) return false;
-    if (error instanceof SQLiteError && error.code === "SQLITE_BUSY") return true;
+    if (error instanceof InUseError) return true;
     throw error;
   }
 }
 
-/**
- * Whether a power cut left a part of a database: zeros, or the beginning. Who could read it found no lock. A file with other
- * contents belongs to someone else.
- */
-function isTorn(file: string, error: unknown): boolean {
-  if (!(error instanceof SQLiteError && /^SQLITE_(?:NOTADB|CORRUPT)/.test(error.code ?? ""))) return false;
-  const head = readFileSync(file).subarray(0, HEADER.length);
-  return head.equals(HEADER) || head.every((byte) => byte === 0);
-}
+class InUseError extends StoreUnavailableError {}
 
-const HEADER = Buffer.from("SQLite format 3\0");
+/** Opens a lock and runs statements. Throws an InUseError if another process has locked it. */
+function runOn(file: string, ...statements: readonly string[]): Database {
+  let database: Database | undefined;
+  try {
+    database = new Database(file, { create: false, readwrite: true });
+    for (const statement of statements) database.run(statement);
+    return database;
+  } catch (cause) {
+    database?.close();
+    switch (getErrno(cause)) {
+      case "SQLITE_BUSY":
+        throw new InUseError(`${file.slice(0, -"-lock".length)} is in use by another server: stop it first`, {
+          cause,
+        });
+      case "SQLITE_NOTADB":
+        throw new PreconditionError(
+          `${file} has the contents of another program: remove ${quoteArgument(file)} to go on`,
+          { cause },
+        );
+      default:
+        throw openError(file, cause);
+    }
+  }
+}

@@ -7,7 +7,7 @@ import { skipFor } from "../../../test/skip.ts";
 import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
-import { importTodos } from "./maintenance/transfer.ts";
+import { importTodos } from "./maintenance.ts";
 
 const TODOS = 100_000;
 /** The database has about 2,000 pages. Each is read at once. */

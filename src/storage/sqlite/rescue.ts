@@ -1,108 +1,94 @@
-import { renameSync, rmSync } from "node:fs";
+/** Rescue files, which have what a server held when the files of its store were wrong, and other ways out. */
+import { readdirSync, renameSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { errorMessage } from "../../error-message.ts";
 import { createFileAtomic } from "../atomic-file.ts";
 import { type ExportContents, writeExport } from "../ndjson.ts";
 import { PRIVATE_MODE } from "./files.ts";
-import { findRescueFiles, rescueTime, restoreCommand } from "./ways-out.ts";
 
-/** Renames the rescue files of a store that has started without them, because later messages would name them as the best copy. */
-export function retireRescueFiles(path: string, onWarning: (message: string) => void): void {
-  for (const file of findRescueFiles(path))
-    onWarning(
-      `this start does not need ${file}, which has what a server held at ${rescueTime(file)}: it is now ${retire(file)}; restore it only if to-dos are missing`,
-    );
+/**
+ * Writes an export to a new file beside a store, or to another folder. Returns its path. Throws an Error that has the reason for
+ * each folder.
+ */
+export async function writeRescueFile(
+  path: string,
+  otherFolder: string | undefined,
+  contents: () => ExportContents,
+): Promise<string> {
+  const time = new Date().toISOString().replaceAll(/[-:.]/g, "");
+  const reasons: string[] = [];
+  for (const folder of [dirname(path), otherFolder]) {
+    if (folder === undefined) continue;
+    const file = join(folder, `${basename(path)}.rescue-${time}.ndjson`);
+    try {
+      await createFileAtomic(file, PRIVATE_MODE, async (part) => {
+        await using handle = await open(part, "a");
+        const { signal } = new AbortController();
+        return await writeExport(contents(), (text) => handle.appendFile(text), { signal });
+      });
+      return file;
+    } catch (error) {
+      reasons.push(errorMessage(error).replaceAll(time, "TIME"));
+    }
+  }
+  throw new Error(reasons.join("; "));
 }
 
-/** Returns the new name of a rescue file, or the old one if it cannot be renamed. */
-function retire(file: string): string {
-  const old = `${file}.old`;
+/** Returns the rescue files beside a store, from the oldest to the newest. */
+export const findRescueFiles = (path: string): string[] =>
+  namesIn(dirname(path))
+    .filter((name) => name.startsWith(`${basename(path)}.rescue-`) && name.endsWith(".ndjson"))
+    .sort()
+    .map((name) => join(dirname(path), name));
+
+function namesIn(folder: string): readonly string[] {
   try {
-    renameSync(file, old);
-    return old;
+    return readdirSync(folder);
+  } catch {
+    // The folder is gone or may not be read. The error to describe says so.
+    return [];
+  }
+}
+
+/**
+ * Renames a rescue file that is not needed, because later messages would name it as the best copy. Returns its new name, or the
+ * old one if it cannot be renamed.
+ */
+export function retireRescueFile(file: string): string {
+  try {
+    renameSync(file, `${file}.old`);
+    return `${file}.old`;
   } catch {
     // The caller names the file in a warning.
     return file;
   }
 }
 
-export interface RescueOptions {
-  /** The path of the store. */
-  readonly path: string;
-  /** A folder for the rescue file if the folder of the store cannot be used. */
-  readonly otherFolder: string | undefined;
-  /** Returns a snapshot of everything that the server holds. */
-  readonly contents: () => ExportContents;
-  /** Returns whether the files of the store are still wrong. Otherwise, a file may lack writes that were acknowledged meanwhile. */
-  readonly isNeeded: () => boolean;
-  readonly onWarning: (message: string) => void;
-}
+/** Returns when a rescue file was written. Its name says it. */
+export const rescueTime = (file: string): string =>
+  file.replace(/^.*\.rescue-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d*Z\.ndjson$/s, "$1-$2-$3 $4:$5 UTC");
 
-/** Writes everything that the server holds to a new file beside the store, in the export format. */
-export class Rescue {
-  readonly #options: RescueOptions;
-  #file: string | undefined;
-  #lastProblem: string | undefined;
+export const restoreCommand = (file: string, path: string): string =>
+  `todo restore ${quoteArgument(file)} --store ${quoteArgument(`sqlite:${path}`)}`;
 
-  constructor(options: RescueOptions) {
-    this.#options = options;
-  }
+/** Quotes an argument of a command for a shell if it needs that. */
+export const quoteArgument = (text: string): string =>
+  /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
-  /** The file with everything that the server holds; `undefined` while the files of the store are right. */
-  get file(): string | undefined {
-    return this.#file;
-  }
-
-  /** To be called when the files are right: renames the rescue file, because a later start would name it as the best copy. */
-  retire(): void {
-    const file = this.#file;
-    this.#file = undefined;
-    this.#lastProblem = undefined;
-    if (file === undefined) return;
-    this.#options.onWarning(
-      `the files of the store are right again: do not restore ${retire(file)}, which lacks later changes`,
-    );
-  }
-
-  /** Writes the rescue file unless there is one. Returns whether there is one that has everything. */
-  async save(failure: Error): Promise<boolean> {
-    if (this.#file !== undefined) return true;
-    const { path, otherFolder, isNeeded, onWarning } = this.#options;
-    const time = new Date().toISOString().replaceAll(/[-:.]/g, "");
-    const reasons: string[] = [];
-    for (const folder of [dirname(path), otherFolder]) {
-      if (folder === undefined) continue;
-      const file = join(folder, `${basename(path)}.rescue-${time}.ndjson`);
-      try {
-        await this.#write(file);
-        if (!isNeeded()) {
-          rmSync(file);
-          return false;
-        }
-      } catch (error) {
-        reasons.push(errorMessage(error));
-        continue;
-      }
-      this.#file = file;
-      onWarning(
-        `${failure.message}. Put the right files back. If you cannot, stop the server, run ${restoreCommand(file, path)}, and start the server: that file has everything that the server holds`,
-      );
-      return true;
-    }
-    const problem = `do not stop the server, because only its memory has all to-dos: ${failure.message}. No rescue file can be written: ${reasons.join("; ")}. Put the right files back, free space, or create the folder and make it writable; the server tries again. Meanwhile, save the list with curl SERVER/api/todos > todos.json`;
-    // The name of the file has the time of the attempt.
-    const withoutTime = problem.replaceAll(time, "");
-    if (withoutTime !== this.#lastProblem) onWarning(problem);
-    this.#lastProblem = withoutTime;
-    return false;
-  }
-
-  #write(file: string): Promise<unknown> {
-    return createFileAtomic(file, PRIVATE_MODE, async (part) => {
-      await using handle = await open(part, "a");
-      const options = { signal: new AbortController().signal };
-      return await writeExport(this.#options.contents(), (text) => handle.appendFile(text), options);
-    });
-  }
+/**
+ * Returns how to get a store back, in the order of harm.
+ * @param last the ways that lose data
+ */
+export function waysOut(path: string, ...last: readonly string[]): string {
+  const rescues = findRescueFiles(path).slice(-1);
+  const ways = [
+    "put the right files back",
+    ...rescues.map(
+      (file) => `run ${restoreCommand(file, path)}, which has what a server held at ${rescueTime(file)}`,
+    ),
+    "restore a backup with todo restore",
+    ...last,
+  ];
+  return `${ways.slice(0, -1).join(", ")}, or ${ways.at(-1)}`;
 }

@@ -1,79 +1,294 @@
-/** The rows of API keys, events and records of idempotency keys. */
-
+/** Reads and writes rows. A damaged one is never served, because each row has the CRC-32 of its other values. */
 import type { Database } from "bun:sqlite";
+import { crc32 } from "node:zlib";
 import type { StoredKey } from "../../credential/key.ts";
-import { MAX_TIME_MS } from "../../duration.ts";
-import { formatPosition, type Position, type TodoEvent } from "../../todo.ts";
+import { decide, type KeyChange } from "../../credential/key-rules.ts";
+import type { Position, TodoEvent, TodoId } from "../../todo.ts";
+import type { OnProgress } from "../maintenance.ts";
 import { decodeEvents } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
-import { assertReadable, DamageError } from "./errors.ts";
+import { MAX_DISTANCE, type TodoRun } from "../table/segment.ts";
+import { Table } from "../table/table.ts";
+import { DamageError, randomId } from "./database.ts";
 
-/** Returns the API keys from the oldest to the newest. */
-export const readStoredKeys = (database: Database): StoredKey[] =>
-  database.query<KeyRow, []>("SELECT * FROM keys ORDER BY created_at, rowid").all().map(toStoredKey);
+type Row<T> = T & { readonly crc: bigint };
 
-/** Inserts an API key, or changes the one with its id, and nothing else. */
-export function putStoredKey(database: Database, key: StoredKey): void {
+/** Returns the CRC-32 of the values of a row. */
+const crcOf = (...values: readonly unknown[]): number =>
+  crc32(
+    values
+      .map((value) => (value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value))
+      .join(" "),
+  );
+
+/** Returns a sum of CRCs modulo 2^32. Unlike an XOR, it also shows two rows whose changes cancel out in a CRC. */
+export const toChecksum = (sum: number): bigint => BigInt.asUintN(32, BigInt(sum));
+
+/** The value of `keys_used` in a store that no server has used. */
+export const UNUSED = -1n;
+
+/** The only row of the table `store`. */
+export interface Counters {
+  /** Identifies the store for its mark and its backups. */
+  readonly id: string;
+  /** The position of the last change to a to-do. */
+  readonly epoch: string;
+  readonly sequence: bigint;
+  /** The greatest id ever assigned. */
+  readonly last_id: bigint;
+  /** The sum of the CRCs of all to-dos and API keys, modulo 2^32. It shows missing and old rows. */
+  readonly checksum: bigint;
+  /** The number of changes to API keys. */
+  readonly key_changes: bigint;
+  /** The last of these changes that a server uses. */
+  readonly keys_used: bigint;
+}
+
+/** The counters with their CRC, which differs after each change. */
+export type StoredCounters = Row<Counters>;
+
+const valuesOf = ({ id, epoch, sequence, last_id, checksum, key_changes, keys_used }: Counters) =>
+  [id, epoch, sequence, last_id, checksum, key_changes, keys_used] as const;
+
+/** Inserts the counters of an empty store. */
+export function insertCounters(database: Database): void {
+  database.run("INSERT INTO store VALUES ('', '', 0, 0, 0, 0, 0, 0)");
+  const none = { sequence: 0n, last_id: 0n, checksum: 0n, key_changes: 0n, keys_used: UNUSED };
+  putCounters(database, { id: randomId(), epoch: randomId(), ...none });
+}
+
+export function readCounters(database: Database): StoredCounters {
+  const [row, ...others] = database.query<StoredCounters, []>("SELECT * FROM store LIMIT 2").all();
+  if (row === undefined || others.length > 0 || Number(row.crc) !== crcOf(...valuesOf(row)))
+    throw new DamageError("its counters are damaged");
+  return row;
+}
+
+export function putCounters(database: Database, counters: Counters): void {
+  const values = valuesOf(counters);
   database
     .query(
-      `INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
-       SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at`,
+      "UPDATE store SET (id, epoch, sequence, last_id, checksum, key_changes, keys_used, crc) = (?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .run(...toValues(key));
+    .run(...values, crcOf(...values));
 }
 
-/** Returns the CRC-32 of the other values of a row of `events` or `idempotency_records`. */
-const crc = (...values: readonly (string | number | bigint)[]): number => Bun.hash.crc32(values.join(" "));
-
-/** Rows of format 1 have no CRC. */
-const isCrcRight = (stored: bigint | undefined, ...values: readonly (string | bigint)[]): boolean =>
-  stored === undefined || Number(stored) === crc(...values);
-
-/** Inserts the events of a batch, encoded with one line each. */
-export function insertEvents(
-  database: Database,
-  lastSequence: number | bigint,
-  epoch: string,
-  events: string,
-): void {
-  database
-    .query("INSERT INTO events VALUES (?, ?, ?, ?)")
-    .run(lastSequence, epoch, events, crc(lastSequence, epoch, events));
+/** Inserts an encoded to-do. Returns what that adds to the checksum. The text has the id, so its CRC protects both. */
+export function insertTodo(database: Database, id: TodoId, json: string): number {
+  const crc = crc32(json);
+  database.query("INSERT INTO todos VALUES (?, ?, ?)").run(id, json, crc);
+  return crc;
 }
 
-export interface EventsRow {
-  readonly last_sequence: bigint;
-  readonly epoch: string;
-  readonly events: string;
-  readonly crc?: bigint;
+/** Changes a to-do. Returns what that adds to the checksum. */
+export function updateTodo(database: Database, id: TodoId, json: string): number {
+  const before = crcOfTodo(database, "SELECT crc FROM todos WHERE id = ?", id);
+  const crc = crc32(json);
+  database.query("UPDATE todos SET json = ?, crc = ? WHERE id = ?").run(json, crc, id);
+  return crc - before;
 }
+
+/** Deletes a to-do. Returns what that adds to the checksum, which is negative. */
+export const deleteTodo = (database: Database, id: TodoId): number =>
+  -crcOfTodo(database, "DELETE FROM todos WHERE id = ? RETURNING crc", id);
+
+function crcOfTodo(database: Database, sql: string, id: TodoId): number {
+  const row = database.query<{ crc: bigint }, [bigint]>(sql).get(id);
+  if (row === null) throw new DamageError(`the to-do ${id} is missing`);
+  return Number(row.crc);
+}
+
+type TodoRow = readonly [id: TodoId, json: string, crc: bigint];
+
+/** The number of rows that one query reads. Rows of arrays take half of the time of one object after another. */
+const ROWS_AT_ONCE = 1000;
+
+/** Returns whether a row is as this program wrote it. */
+const isIntact = ([id, json, crc]: TodoRow): boolean =>
+  Number(crc) === crc32(json) && json.startsWith(`{"id":${id},`);
 
 /**
- * Returns the stored events up to the last change of a store, `maxEvents` or a few more. Throws a DamageError if a row is
- * invalid or missing.
+ * Reads all to-dos and API keys. Throws a DamageError if one is damaged, missing or old.
+ * @param visit called with all to-dos by ascending id
  */
-export function readEvents(database: Database, last: Position, maxEvents: number): TodoEvent[] {
+export function readIntact(database: Database, visit: (todos: readonly TodoRow[]) => void = () => {}) {
+  const keys = readKeys(database);
+  let sum = keys.reduce((total, key) => total + crcOf(...toValues(key)), 0);
+  for (const rows of readTodos(database)) {
+    for (const row of rows) {
+      if (!isIntact(row)) throw new DamageError(`the to-do ${row[0]} is damaged`);
+      sum = (sum + Number(row[2])) % 2 ** 32;
+    }
+    visit(rows);
+  }
+  const counters = readCounters(database);
+  if (toChecksum(sum) !== counters.checksum) throw new DamageError("to-dos or API keys are missing or old");
+  return { keys, counters };
+}
+
+/** Reads all to-dos into a table, and the API keys, as `readIntact` does. */
+export function readContents(database: Database, onProgress: OnProgress) {
+  const table = new Table();
+  const total = countTodos(database);
+  const read = readIntact(database, (rows) => {
+    for (const run of toRuns(rows)) table.appendRun(run);
+    onProgress("loading", table.count, total);
+  });
+  return { table, ...read };
+}
+
+export const countTodos = (database: Database): number =>
+  Number(database.query<{ n: bigint }, []>("SELECT count(*) AS n FROM todos").get()?.n);
+
+function* readTodos(database: Database): Generator<TodoRow[]> {
+  const sql = `SELECT id, json, crc FROM todos WHERE id > ? ORDER BY id LIMIT ${ROWS_AT_ONCE}`;
+  const query = database.query<TodoRow, [bigint]>(sql);
+  // Before the least id that SQLite has.
+  let last = -(2n ** 63n);
+  for (;;) {
+    const rows = query.values(last).map(toTodoRow);
+    last = rows.at(-1)?.[0] ?? last;
+    if (rows.length > 0) yield rows;
+    if (rows.length < ROWS_AT_ONCE) return;
+  }
+}
+
+/** The columns of a damaged table may have values of other types. */
+function toTodoRow([id, json, crc]: readonly unknown[]): TodoRow {
+  if (typeof id === "bigint" && typeof json === "string" && typeof crc === "bigint") return [id, json, crc];
+  throw new DamageError("a value has another type");
+}
+
+/** How often a damaged table is read in vain at most. */
+const MAX_FAILED_READS = 100_000;
+
+/** Yields the intact to-dos of a damaged table. Divides a range of ids that cannot be read. */
+export function* readIntactTodos(
+  database: Database,
+  first: TodoId,
+  last: TodoId,
+  failed = { reads: 0 },
+): Generator<TodoRow> {
+  const sql = "SELECT id, json, crc FROM todos WHERE id BETWEEN ? AND ?";
+  try {
+    const rows = database.query<TodoRow, [bigint, bigint]>(sql).values(first, last).map(toTodoRow);
+    yield* rows.filter(isIntact);
+  } catch {
+    if (first === last || ++failed.reads > MAX_FAILED_READS) return;
+    const middle = (first + last) / 2n;
+    yield* readIntactTodos(database, first, middle, failed);
+    yield* readIntactTodos(database, middle + 1n, last, failed);
+  }
+}
+
+/** Encodes to-dos at once, which takes a third of the time of one after another. */
+function* toRuns(rows: readonly TodoRow[]): Generator<TodoRun> {
+  const [firstId] = rows[0] ?? [0n];
+  const far = rows.findIndex(([id]) => id - firstId > MAX_DISTANCE);
+  if (far > 0) {
+    yield* toRuns(rows.slice(0, far));
+    yield* toRuns(rows.slice(far));
+    return;
+  }
+  const text = `${rows.map(([, json]) => json).join(",")},`;
+  const bytes = new TextEncoder().encode(text);
+  const lengthOf = bytes.length === text.length ? ({ length }: string) => length : Buffer.byteLength;
+  const distances = new Uint32Array(rows.length);
+  const starts = new Uint32Array(rows.length + 1);
+  for (const [index, [id, json]] of rows.entries()) {
+    distances[index] = Number(id - firstId);
+    starts[index + 1] = (starts[index] ?? 0) + lengthOf(json) + 1;
+  }
+  yield { firstId, count: rows.length, distances, starts, bytes };
+}
+
+/** Returns the API keys from the oldest to the newest. */
+export function readKeys(database: Database): StoredKey[] {
+  const rows = database.query<Row<KeyRow>, []>("SELECT * FROM keys ORDER BY created_at, rowid").all();
+  return rows.map((row) => {
+    const key = toStoredKey(row);
+    if (Number(row.crc) !== crcOf(...toValues(key))) throw new DamageError("an API key is damaged");
+    return key;
+  });
+}
+
+/** Inserts an API key, or changes the one with its id. Returns its CRC. */
+export function putKey(database: Database, key: StoredKey): number {
+  const values = toValues(key);
+  const crc = crcOf(...values);
+  database
+    .query(
+      `INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+       SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, crc = excluded.crc`,
+    )
+    .run(...values, crc);
+  return crc;
+}
+
+/** Changes API keys in the current transaction. Returns the number of the change; `undefined` if the rules do not allow it. */
+export function changeKeys(database: Database, change: KeyChange): bigint | undefined {
+  const before = new Map(readKeys(database).map((key) => [key.id, key]));
+  const difference = decide(before, change);
+  if (difference === undefined) return undefined;
+  const counters = readCounters(database);
+  let sum = Number(counters.checksum);
+  const forget = (id: string): void => {
+    const key = before.get(id);
+    if (key !== undefined) sum -= crcOf(...toValues(key));
+  };
+  for (const id of difference.remove) {
+    forget(id);
+    database.query("DELETE FROM keys WHERE id = ?").run(id);
+  }
+  for (const key of difference.put) {
+    forget(key.id);
+    sum += putKey(database, key);
+  }
+  const key_changes = counters.key_changes + 1n;
+  putCounters(database, { ...counters, checksum: toChecksum(sum), key_changes });
+  return key_changes;
+}
+
+/** Inserts the events of a batch, encoded with one line each. */
+export function insertEvents(database: Database, last: Position, events: string): void {
+  const { epoch, sequence } = last;
+  database
+    .query("INSERT INTO events VALUES (?, ?, ?, ?)")
+    .run(sequence, epoch, events, crcOf(sequence, epoch, events));
+}
+
+type EventsRow = Row<{ readonly last_sequence: bigint; readonly epoch: string; readonly events: string }>;
+
+/** Returns the events up to the last change, `maxEvents` or a few more. Throws a DamageError if a row is damaged or missing. */
+export function readEvents(database: Database, counters: Counters, maxEvents: number): TodoEvent[] {
   const events: TodoEvent[] = [];
   let end: number | undefined;
-  const rows = database.query<EventsRow, [number]>(
-    "SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence",
-  );
-  for (const row of rows.iterate(last.sequence - maxEvents)) {
-    const position = { epoch: row.epoch, sequence: Number(row.last_sequence) };
-    if (!isCrcRight(row.crc, row.last_sequence, row.epoch, row.events))
+  const rows = database
+    .query<EventsRow, [bigint]>("SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence")
+    .all(counters.sequence - BigInt(maxEvents));
+  for (const { last_sequence, epoch, events: lines, crc } of rows) {
+    const position = { epoch, sequence: Number(last_sequence) };
+    if (Number(crc) !== crcOf(last_sequence, epoch, lines))
       throw new DamageError(`the events before position ${position.sequence + 1} are damaged`);
-    const decoded = assertReadable(() => decodeEvents(row.events, position));
+    const decoded = decodeEvents(lines, position);
     const start = position.sequence - decoded.length;
     if (end !== undefined && end !== start)
       throw new DamageError(`events before position ${start + 1} are missing`);
     end = position.sequence;
     for (const event of decoded) events.push(event);
   }
-  const { position = last } = events.at(-1) ?? {};
-  if (formatPosition(position) !== formatPosition(last))
+  const last = events.at(-1)?.position ?? { epoch: counters.epoch, sequence: Number(counters.sequence) };
+  if (last.epoch !== counters.epoch || BigInt(last.sequence) !== counters.sequence)
     throw new DamageError(`events after position ${end} are missing`);
   return events;
+}
+
+export function putRecord(database: Database, record: IdempotencyRecord): void {
+  const { keyHash, titleHash, id, createdAt } = record;
+  database
+    .query("INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?, ?)")
+    .run(keyHash, titleHash, id, createdAt, crcOf(keyHash, titleHash, id, createdAt));
 }
 
 interface RecordRow {
@@ -81,31 +296,34 @@ interface RecordRow {
   readonly title_hash: string;
   readonly id: bigint;
   readonly created_at: bigint;
-  readonly crc?: bigint;
 }
 
-/**
- * Yields the records of idempotency keys, the oldest first.
- * @param onDamaged called instead with the primary key of each damaged row
- */
-export function* storedIdempotencyRecords(
-  database: Database,
-  onDamaged: (keyHash: string) => void = () => {},
-  table = "idempotency_records",
-): Generator<IdempotencyRecord> {
-  const rows = database.query<RecordRow, []>(`SELECT * FROM ${table} ORDER BY created_at, id`);
-  for (const { key_hash: keyHash, title_hash: titleHash, id, ...row } of rows.iterate()) {
-    const createdAt = Number(row.created_at);
-    const isRight = isCrcRight(row.crc, keyHash, titleHash, id, row.created_at);
-    if (isRight && Math.abs(createdAt) <= MAX_TIME_MS) yield { keyHash, titleHash, id, createdAt };
-    else onDamaged(keyHash);
+/** Returns the records of idempotency keys, the oldest first, and the hashes of the keys of damaged ones. */
+export function readRecords(database: Database) {
+  const records: IdempotencyRecord[] = [];
+  const damaged: string[] = [];
+  const sql = "SELECT * FROM idempotency_records ORDER BY created_at, id";
+  for (const row of database.query<Row<RecordRow>, []>(sql).all()) {
+    const { key_hash: keyHash, title_hash: titleHash, id, created_at, crc } = row;
+    if (Number(crc) === crcOf(keyHash, titleHash, id, created_at))
+      records.push({ keyHash, titleHash, id, createdAt: Number(created_at) });
+    else damaged.push(keyHash);
   }
+  return { records, damaged };
 }
 
-/** Inserts a record, or replaces the one of the same idempotency key. */
-export function putIdempotencyRecord(database: Database, record: IdempotencyRecord): void {
-  const { keyHash, titleHash, id, createdAt } = record;
-  database
-    .query("INSERT OR REPLACE INTO idempotency_records VALUES (?, ?, ?, ?, ?)")
-    .run(keyHash, titleHash, id, createdAt, crc(keyHash, titleHash, id, createdAt));
+/** Throws a DamageError if the structure of a database is damaged. */
+export function assertStructure(database: Database): void {
+  const [line] = database.query<{ integrity_check: string }, []>("PRAGMA integrity_check(1)").all();
+  if (line?.integrity_check !== "ok")
+    throw new DamageError(line?.integrity_check ?? "its structure cannot be checked");
 }
+
+/** Throws a DamageError if the structure of a database, a to-do or an API key is damaged. Returns the counters. */
+export const assertIntact = (database: Database): StoredCounters =>
+  database
+    .transaction(() => {
+      assertStructure(database);
+      return readIntact(database).counters;
+    })
+    .deferred();

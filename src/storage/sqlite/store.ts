@@ -1,66 +1,118 @@
 import type { Database } from "bun:sqlite";
+import { basename } from "node:path";
+import { ServiceError } from "../../error.ts";
+import { errorMessage, getErrno } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
+import { WorkerThread } from "../../worker-thread.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { LocalStore, type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
+import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { Batch } from "./batch.ts";
-import { describeOpenError } from "./diagnosis.ts";
-import { openError } from "./errors.ts";
-import { FileHealth } from "./health.ts";
+import { createDatabase, DamageError, openDatabase, openError, randomId } from "./database.ts";
+import { assertNothingLost, isMark, readMark } from "./file-watch.ts";
+import { canonicalPath } from "./files.ts";
 import { ServerKeys } from "./keys.ts";
-import { load } from "./load.ts";
-import { acquireLock, type Lock } from "./lock.ts";
-import { removeAbandonedCopies } from "./maintenance/copy.ts";
-import { assertNotBehindMark } from "./mark.ts";
-import { randomId } from "./migrations.ts";
-import { openDatabase } from "./open.ts";
-import { retireRescueFiles } from "./rescue.ts";
-import { storeRow } from "./store-row.ts";
-import { type FileRequest, WriterClient } from "./writer-client.ts";
+import { acquireLock } from "./lock.ts";
+import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
+import { insertCounters, readContents, readCounters, readEvents, readRecords, UNUSED } from "./rows.ts";
+import type { WriterReply, WriterRequest } from "./writer.worker.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
 export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
+const TICK_MS = 1000;
+/** `/readyz` fails while the writer thread has not answered for longer than this. */
+const SLOW_MS = 5000;
+
+type Options = typeof DEFAULTS;
+type Writer = WorkerThread<WriterRequest, WriterReply>;
 
 /**
- * Opens a file, or creates it. Throws an Error with the reason if it cannot be used, and a StoreUnavailableError if the
- * same call may succeed later. Acknowledged writes are on disk (WAL, `synchronous=FULL`). Reads are served from memory and
- * never wait for the disk.
+ * Opens a file, or creates it. Throws an Error with the reason if it cannot be used, and a StoreUnavailableError if the same
+ * call may succeed later. Acknowledged writes are on disk (WAL, `synchronous=FULL`). Reads are served from memory and never
+ * wait for the disk.
+ * @param name the configured path, which may lead through symbolic links
  */
-export async function openSqlite(path: string, given: StoreOptions = {}): Promise<Store> {
+export async function openSqlite(name: string, given: StoreOptions = {}): Promise<Store> {
   const options = { ...DEFAULTS, ...given };
+  const path = canonicalPath(name);
   const lock = acquireLock(path);
-  let database: Database | undefined;
   let reader: Database | undefined;
-  let starting: Promise<WriterClient> | undefined;
+  let writer: Writer | undefined;
   try {
-    removeAbandonedCopies(path);
-    const markProblem = assertNotBehindMark(path);
-    database = openDatabase(path, "server");
-    reader = openDatabase(path, "readOnly");
+    const mark = readMark(path);
+    if (createDatabase(path, insertCounters)) options.onCreated();
+    // It closes last if the start fails, so that a damaged WAL stays as it is.
+    reader = openDatabase(path, "read");
+    const { keys_used } = readCounters(reader);
+    assertNothingLost(path, mark, readCounters(reader));
     // The writer thread checks the structure of the file while this thread loads the contents.
-    const { id, transactions } = storeRow(database);
-    const { maxEvents, onWarning } = options;
-    starting = WriterClient.start({ path, id, lock: lock.identity, maxEvents }, onWarning);
-    const contents = load(database, options);
-    if (markProblem !== undefined && transactions > 0n) onWarning(markProblem);
-    const writer = await starting;
-    retireRescueFiles(path, onWarning);
-    lock.serve();
-    // Commands have not waited until now, so the writer looks for their changes to API keys.
-    await writer.request({ type: "checkFiles" });
-    database.close();
+    writer = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
+    const opened = writer.request({ type: "open", options: { name, path, maxEvents: options.maxEvents } });
+    opened.catch(() => {});
+    const start = load(reader, options);
+    await opened;
+    if (start.hasDamagedEvents) await writer.request({ type: "deleteEvents" });
+    const store = new SqliteStore(name, path, start, writer, lock, options);
+    await store.tick();
     reader.close();
-    return new SqliteStore(path, id, contents, writer, lock, options);
+    if (keys_used !== UNUSED && !isMark(mark))
+      options.onWarning(
+        `${path}-mark is missing or damaged, as beside a copy: if a server was writing when the file was copied, its last changes are missing`,
+      );
+    for (const file of findRescueFiles(path))
+      options.onWarning(
+        `this start does not need ${file}, which has what a server held at ${rescueTime(file)}: it is now ${retireRescueFile(file)}; restore it only if to-dos are missing`,
+      );
+    return store;
   } catch (cause) {
-    await starting?.then((writer) => writer.close(false)).catch(() => {}); // It is the cause, or the load has failed as well.
-    database?.close();
-    // It is the last, so that SQLite does not move the WAL of a store that may be damaged to the database.
+    await writer?.request({ type: "close" }).catch(() => {}); // It may not have opened the file.
+    writer?.terminate();
     reader?.close();
-    lock.close();
-    throw openError(`${path}: ${describeOpenError(path, cause)}`, cause);
+    lock[Symbol.dispose]();
+    throw openError(path, cause);
+  }
+}
+
+/** What a store starts with. */
+interface Start {
+  readonly id: string;
+  readonly contents: StartContents;
+  /** The hashes of the idempotency keys whose rows are not used, and have to leave the file. */
+  readonly removed: string[];
+  readonly hasDamagedEvents: boolean;
+}
+
+/** Loads a file in one snapshot. Throws a DamageError if it is damaged; a store can do without events and idempotency keys. */
+const load = (database: Database, options: Options): Start =>
+  database.transaction(() => loadSnapshot(database, options)).deferred();
+
+function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onProgress }: Options): Start {
+  const { table, counters } = readContents(database, onProgress);
+  const { id, epoch, last_id: lastId } = counters;
+  const position = { epoch, sequence: Number(counters.sequence) };
+  const { records, damaged } = readRecords(database);
+  if (damaged.length > 0)
+    onWarning(
+      `${damaged.length} damaged idempotency keys are not used: a repeated request may create a second to-do`,
+    );
+  const surplus = records.splice(0, records.length - maxTodos).map(({ keyHash }) => keyHash);
+  const contents = { position, lastId, table, idempotencyRecords: records };
+  const start = { id, removed: [...damaged, ...surplus] };
+  try {
+    const events = readEvents(database, counters, maxEvents);
+    return { ...start, contents: { ...contents, events }, hasDamagedEvents: false };
+  } catch (error) {
+    if (!(error instanceof DamageError)) throw error;
+    onWarning(
+      `all stored events are deleted, because ${error.message}: clients that reconnect load the list again`,
+    );
+    // Positions of the damaged events are unknown in a new epoch.
+    const unknown = { ...position, epoch: randomId() };
+    return { ...start, contents: { ...contents, position: unknown }, hasDamagedEvents: true };
   }
 }
 
@@ -71,96 +123,190 @@ export async function openSqlite(path: string, given: StoreOptions = {}): Promis
 class SqliteStore extends LocalStore implements Store {
   readonly keys: ServerKeys;
   readonly id: string;
+  fileUsage: FileUsage | undefined;
+  /** The file with everything that the server holds, while the files of the store are wrong. */
+  rescueFile: string | undefined;
+  protected readonly state: TodoState;
   /** The epoch of all changes of this process. Another start, which may be of an old copy of the file, has another one. */
   readonly #epoch = randomId();
-  protected readonly state: TodoState;
   readonly #queue = new WriteQueue<Batch>(
     () => new Batch(this.state, this.#epoch),
     (batch) => this.#commit(batch),
   );
-  readonly #writer: WriterClient;
-  readonly #lock: Lock;
-  readonly #health: FileHealth;
-  readonly #options: typeof DEFAULTS;
-  /** The hashes of expired and evicted idempotency keys; the next batch deletes them from the file. */
-  #removed: string[] = [];
+  readonly #writes = new WriteHealth(() => this.#testWrite());
+  readonly #timer: NodeJS.Timeout;
+  readonly #name: string;
+  readonly #path: string;
+  readonly #writer: Writer;
+  readonly #lock: Disposable;
+  readonly #options: Options;
+  /** The hashes of the idempotency keys that the next batch deletes from the file. */
+  #removed: string[];
+  #ticking: Promise<void> | undefined;
+  /** The last warning that no rescue file could be written. */
+  #lastWarning: string | undefined;
 
   constructor(
+    name: string,
     path: string,
-    id: string,
-    contents: StartContents,
-    writer: WriterClient,
-    lock: Lock,
-    options: typeof DEFAULTS,
+    { id, contents, removed }: Start,
+    writer: Writer,
+    lock: Disposable,
+    options: Options,
   ) {
     super();
-    this.keys = new ServerKeys(writer.keys, (change) =>
-      answerInTime(this.#send({ type: "changeKeys", change })),
-    );
-    writer.onKeys = (changed) => this.keys.update(changed);
+    this.#name = name;
+    this.#path = path;
     this.id = id;
-    const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
-    this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
-    this.#health = new FileHealth(writer, {
-      path,
-      otherFolder: options.rescueFolder,
-      contents: () => ({ ...this.state.contents(), keys: this.keys.stored }),
-      onWarning: options.onWarning,
-    });
-  }
-
-  get rescueFile(): string | undefined {
-    return this.#health.rescueFile;
-  }
-
-  get fileUsage(): FileUsage | undefined {
-    return this.#writer.usage;
+    this.#removed = removed;
+    this.keys = new ServerKeys((change) =>
+      answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
+    );
+    const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
+    this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
+    this.#timer = setInterval(() => this.tick().catch(() => {}), TICK_MS).unref();
   }
 
   insert(title: string, idempotencyKey?: string): Promise<ReturnType<typeof insert>> {
-    return this.#write((batch) => insert(batch, title, idempotencyKey));
+    return this.#add((batch) => insert(batch, title, idempotencyKey));
   }
 
   setDone(id: TodoId, done: boolean): Promise<ReturnType<typeof setDone>> {
-    return this.#write((batch) => setDone(batch, id, done));
+    return this.#add((batch) => setDone(batch, id, done));
   }
 
   delete(id: TodoId): Promise<ReturnType<typeof remove>> {
-    return this.#write((batch) => remove(batch, id));
+    return this.#add((batch) => remove(batch, id));
   }
 
+  /**
+   * Returns undefined if the last write and the last check of the files succeeded. Otherwise, tests whether writes succeed now.
+   * Rejects with `store_unavailable` while they do not, or while the disk does not answer.
+   */
   checkWrites(): Promise<void> | undefined {
-    return this.#health.checkWrites();
+    if (this.#writer.waitingMs() > SLOW_MS) return Promise.reject(tooSlow());
+    const test = this.#writes.run();
+    return test && Promise.race([test, failAfter(SLOW_MS)]);
   }
 
+  /**
+   * Closes the files. If they are wrong, saves what this server holds first, and throws an Error if it cannot. Throws an Error, too,
+   * if they are right, but cannot be closed.
+   */
   async close(): Promise<void> {
+    clearInterval(this.#timer);
     await this.#queue.whenIdle();
     this.state.feed.end();
     await this.keys.flush();
+    let isSaved = false;
     try {
-      await this.#health.close();
+      await this.tick().catch(() => {
+        isSaved = this.rescueFile !== undefined;
+      });
+      await this.#writer.request({ type: "close" });
+    } catch (error) {
+      await this.#onFailure(error);
+      if (!isSaved) throw error;
     } finally {
-      this.#lock.close();
+      this.#writer.terminate();
+      this.#lock[Symbol.dispose]();
     }
   }
 
-  /** Sends a write to the writer thread. Throws `store_unavailable`. */
-  async #send(write: FileRequest): Promise<boolean> {
+  /** Checks the files. If they are wrong, saves what this server holds, once, and rejects. Calls during a check share it. */
+  tick(): Promise<void> {
+    this.#ticking ??= this.#tick().finally(() => {
+      this.#ticking = undefined;
+    });
+    return this.#ticking;
+  }
+
+  async #tick(): Promise<void> {
     try {
-      const value = await this.#writer.request(write);
-      this.#health.writeSucceeded();
-      return value;
+      const { usage } = await this.#request({ type: "tick" });
+      this.fileUsage = usage;
+    } catch (error) {
+      await this.#onFailure(error);
+      throw error;
+    }
+    if (this.rescueFile === undefined) return;
+    const old = retireRescueFile(this.rescueFile);
+    this.rescueFile = undefined;
+    this.#options.onWarning(
+      `the files of the store are right again: do not restore ${old}, which lacks later changes`,
+    );
+  }
+
+  /** Saves what this server holds, unless only space is missing or another program has a lock, which harms no stored to-do. */
+  async #onFailure(error: unknown): Promise<void> {
+    this.#writes.failed();
+    if (this.rescueFile !== undefined || /^SQLITE_(?:BUSY|FULL)|^ENOSPC/.test(String(getErrno(error))))
+      return;
+    const { onWarning, rescueFolder } = this.#options;
+    const reason = errorMessage(error);
+    const contents = () => ({ ...this.state.contents(), keys: this.keys.stored });
+    const path = this.#nextPath();
+    try {
+      const file = await writeRescueFile(path, rescueFolder, contents);
+      this.rescueFile = file;
+      this.#lastWarning = undefined;
+      onWarning(
+        `${reason}. Put the right files back. If you cannot, stop the server, run ${restoreCommand(file, path)}, and start the server: that file has everything that the server holds`,
+      );
     } catch (cause) {
-      this.#health.writeFailed();
+      const warning = `do not stop the server, because only its memory has all to-dos: ${reason}. No rescue file can be written: ${errorMessage(cause)}. Put the right files back, free space, or create the folder and make it writable; the server tries again. Meanwhile, save the list with curl SERVER/api/todos > todos.json`;
+      if (warning !== this.#lastWarning) onWarning(warning);
+      this.#lastWarning = warning;
+    }
+  }
+
+  /** Returns the path that the next start will use: a start refuses to create a store beside a rescue file. */
+  #nextPath(): string {
+    try {
+      return canonicalPath(this.#name);
+    } catch {
+      return this.#path;
+    }
+  }
+
+  /** Sends a request to the writer thread, and takes the API keys that have changed. */
+  async #request(request: WriterRequest): Promise<WriterReply> {
+    const reply = await this.#writer.request(request);
+    if (reply.keys === undefined) return reply;
+    const { stored, unconfirmed: change } = reply.keys;
+    this.keys.update(stored);
+    // If it fails, the command says that its change is not confirmed.
+    if (change !== undefined) this.#writer.request({ type: "confirmKeys", change }).catch(() => {});
+    return reply;
+  }
+
+  /** Sends a write to the writer thread. Throws `store_unavailable`. */
+  async #write(request: WriterRequest): Promise<WriterReply> {
+    try {
+      const reply = await this.#request(request);
+      this.#writes.succeeded();
+      return reply;
+    } catch (cause) {
+      this.#writes.failed();
       throw storeUnavailable(cause);
     }
   }
 
+  async #testWrite(): Promise<void> {
+    try {
+      await this.#write({ type: "testWrite" });
+    } catch (cause) {
+      const file = this.rescueFile && basename(this.rescueFile);
+      const detail = `The files of the store are wrong. ${file} has everything that the server holds.`;
+      throw file === undefined ? cause : new ServiceError("store_unavailable", { cause, detail });
+    }
+  }
+
   /** Adds a write to the next batch. The batch decides the answer, but the write is answered after the commit only. */
-  #write<Answer>(decide: (batch: Batch) => Answer): Promise<Answer> {
+  #add<Answer>(decide: (batch: Batch) => Answer): Promise<Answer> {
     return this.#queue.add((batch) => {
       const answer = decide(batch);
       return () => answer;
@@ -168,17 +314,13 @@ class SqliteStore extends LocalStore implements Store {
   }
 
   async #commit(batch: Batch): Promise<void> {
-    const { events, idempotencyRecords } = batch;
+    const { events, idempotencyRecords: records } = batch;
     if (events.length === 0) return;
     const started = performance.now();
-    const commit = {
-      startSequence: this.state.position.sequence,
-      epoch: this.#epoch,
-      events: events.map(encodeEvent).join("\n"),
-      removed: this.#removed,
-      idempotencyRecords,
-    };
-    await this.#send({ type: "commit", commit });
+    const { sequence: startSequence } = this.state.position;
+    const lines = events.map(encodeEvent).join("\n");
+    const commit = { startSequence, epoch: this.#epoch, events: lines, removed: this.#removed, records };
+    await this.#write({ type: "commit", commit });
     this.#removed = [];
     batch.applyToState();
     this.#options.onBatch(events.length, performance.now() - started);
@@ -189,3 +331,11 @@ class SqliteStore extends LocalStore implements Store {
     this.#options.onIdempotencyKeysEvicted(evicted.length);
   }
 }
+
+const tooSlow = (): ServiceError =>
+  new ServiceError("store_unavailable", {
+    cause: new Error(`the disk has not answered for ${SLOW_MS / 1000} seconds`),
+  });
+
+const failAfter = (ms: number): Promise<never> =>
+  new Promise((_resolve, reject) => setTimeout(() => reject(tooSlow()), ms).unref());

@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
-import { WAL_SIZE_LIMIT } from "./open.ts";
+import { WAL_SIZE_LIMIT } from "./files.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();

@@ -1,346 +1,352 @@
 /** The writer thread of a SQLite file. A slow disk delays only the writes, not the reads. */
-
 import type { Database } from "bun:sqlite";
+import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { isDone, type Position, type TodoEvent, type TodoId, todoText, withDone } from "../../todo.ts";
+import { errorMessage } from "../../error-message.ts";
+import { type Position, type TodoId, todoText } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
+import type { IdempotencyRecord } from "../records/idempotency.ts";
 import type { FileUsage } from "../store.ts";
-import { Checksum } from "./checksum.ts";
-import { findStructuralDamage } from "./contents.ts";
-import { DamageError, isDamage } from "./errors.ts";
-import { type Committed, FileGuard } from "./file-guard.ts";
+import { dataVersion, isTemporary, oneLine, openDatabase } from "./database.ts";
+import { FileWatch, Mark } from "./file-watch.ts";
 import { fileUsage } from "./files.ts";
-import { changeKeys } from "./keys.ts";
-import { MarkWriter } from "./mark.ts";
-import { openDatabase } from "./open.ts";
-import { insertEvents, putIdempotencyRecord, readStoredKeys } from "./rows.ts";
-import { storeRow, updateStoreRow } from "./store-row.ts";
-import type {
-  ChangedKeys,
-  Commit,
-  FileRequest,
-  WriterOptions,
-  WriterReply,
-  WriterRequest,
-} from "./writer-client.ts";
+import {
+  assertIntact,
+  assertStructure,
+  changeKeys,
+  deleteTodo,
+  insertEvents,
+  insertTodo,
+  putCounters,
+  putRecord,
+  readCounters,
+  readKeys,
+  type StoredCounters,
+  toChecksum,
+  UNUSED,
+  updateTodo,
+} from "./rows.ts";
 
-/** Larger than most batches, so that a check does not succeed in a rest of space that is too small for them. */
-const CHECKED_TEXT = " ".repeat(64 * 1024);
-
-/** From this number of new frames in the WAL on, the writer makes a checkpoint. */
-const CHECKPOINT_FRAMES = 1000;
-
-/** Another program may have changed the store. */
-class SuspectError extends Error {
-  override readonly name = "SuspectError";
-
-  constructor(path: string) {
-    super(`another program has changed ${path}`);
-  }
+/** The changes of a batch of writes. */
+export interface Commit {
+  readonly startSequence: number;
+  readonly epoch: string;
+  /** The events, one per line, because one string is posted faster than many. */
+  readonly events: string;
+  /** The hashes of idempotency keys to delete before the new records are added. */
+  readonly removed: readonly string[];
+  readonly records: readonly IdempotencyRecord[];
 }
 
-/** Opens the database of a store. Throws a DamageError if its structure is damaged. */
-function openSound(path: string, id: string): Database {
-  const database = openDatabase(path, "server");
-  try {
-    if (storeRow(database).id !== id) throw new SuspectError(path);
-    if (findStructuralDamage(database).length > 0) throw new DamageError("its structure is inconsistent");
-    return database;
-  } catch (error) {
-    // The main thread still has it open, so that its WAL stays as it is.
-    database.close();
-    throw error;
-  }
+export interface WriterOptions {
+  /** The configured path of the store, and its canonical path. */
+  readonly name: string;
+  readonly path: string;
+  readonly maxEvents: number;
 }
+
+export type WriterRequest =
+  /** Opens the database and checks its structure. */
+  | { readonly type: "open"; readonly options: WriterOptions }
+  /** Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed. */
+  | { readonly type: "tick" }
+  /** Writes as much as a batch, and removes it again. */
+  | { readonly type: "testWrite" }
+  | { readonly type: "commit"; readonly commit: Commit }
+  /** `isAllowed` of the reply says whether the rules allow it. */
+  | { readonly type: "changeKeys"; readonly change: KeyChange }
+  /** The server uses the API keys of this change, so the command that made it can end. */
+  | { readonly type: "confirmKeys"; readonly change: bigint }
+  | { readonly type: "deleteEvents" }
+  | { readonly type: "close" };
+
+/** What the request wrote is on disk. A request that throws was rolled back; after a crash, the next start may still find it. */
+export interface WriterReply {
+  readonly isAllowed?: boolean;
+  readonly usage?: FileUsage;
+  /** All API keys, if they have changed since the last reply. */
+  readonly keys?: {
+    readonly stored: readonly StoredKey[];
+    /** The change to confirm; `undefined` if no command waits for it. */
+    readonly unconfirmed: bigint | undefined;
+  };
+}
+
+/** A checkpoint is due after this number of transactions, which write a few MB, and after a second with few of them. */
+const CHECKPOINT_TRANSACTIONS = 200;
+const FEW_TRANSACTIONS = 10;
+/** Larger than most batches, so that a test does not succeed in a rest of space that is too small for them. */
+const TEST_TEXT = " ".repeat(64 * 1024);
+/** Reading the store after another program's writes takes at most this share of the time, because writes wait for it. */
+const VERIFYING_SHARE = 0.05;
 
 class Writer {
   readonly #path: string;
   readonly #database: Database;
-  /** Open while the writer is, so that its end can keep the WAL: SQLite moves it only when it closes the last connection. */
   readonly #reader: Database;
-  readonly #files: FileGuard;
-  readonly #mark: MarkWriter;
-  #committed: Committed;
-  /** What SQLite changes when another connection commits or starts the WAL again. */
-  #dataVersion: bigint;
-  /** Whether the files must be verified before the next request, because another program may have changed them. */
-  #isSuspect = false;
-  /** The number of frames of the WAL at the last checkpoint. */
-  #checkpointed = 0;
-  /** Who has changed API keys since the last reply. */
-  #keysChangedBy: "command" | "server" | undefined = "command";
-  /** The number of replies with a command's API keys that the server does not use yet. */
-  #unconfirmedKeys = 0;
+  readonly #files: FileWatch;
+  readonly #mark: Mark;
   readonly #maxEvents: number;
+  /** As the last transaction has left them. */
+  #counters: StoredCounters;
+  /** What SQLite changes when another connection commits. */
+  #dataVersion: bigint;
+  /** The change of API keys that the main thread knows. */
+  #knownKeys = -1n;
+  /** Why the last check of the files has failed. */
+  #problem: string | undefined;
+  /** Whether the last batch did not follow the last transaction. */
+  #isOutOfStep = false;
+  /** The number of transactions since the last checkpoint, and since the last tick. */
+  #unmoved = 1;
+  #sinceTick = 0;
+  /** Whether another program has written to the store since it was read, and when it may be read again. */
+  #isSuspect = false;
+  #verifyAt = 0;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
-  constructor({ path, id, lock, maxEvents }: WriterOptions) {
-    const database = openSound(path, id);
+  constructor({ name, path, maxEvents }: WriterOptions) {
     this.#path = path;
-    this.#database = database;
-    this.#dataVersion = dataVersion(database);
-    const row = storeRow(database);
-    this.#reader = openDatabase(path, "readOnly");
-    this.#files = new FileGuard(path, lock, database);
-    this.#mark = new MarkWriter(path, id);
-    this.#committed = { id, sequence: Number(row.sequence), transactions: Number(row.transactions) };
     this.#maxEvents = maxEvents;
+    this.#database = openDatabase(path, "write");
+    this.#reader = openDatabase(path, "read");
+    try {
+      assertStructure(this.#database);
+      this.#counters = readCounters(this.#database);
+      this.#dataVersion = dataVersion(this.#database);
+      this.#files = new FileWatch(name, path);
+    } catch (error) {
+      this.#database.close();
+      this.#reader.close();
+      throw error;
+    }
+    this.#mark = new Mark(path);
   }
 
-  serve(request: FileRequest): boolean {
+  serve(request: Exclude<WriterRequest, { type: "open" }>): WriterReply {
+    switch (request.type) {
+      case "tick":
+        return this.#tick();
+      case "testWrite":
+        this.#check();
+        this.#transact(() => this.#testWrite());
+        return {};
+      case "commit":
+        this.#write(() => this.#commit(request.commit));
+        return {};
+      case "changeKeys": {
+        const change = this.#write(() => changeKeys(this.#database, request.change));
+        return { ...this.#changedKeys(), isAllowed: change !== undefined };
+      }
+      case "confirmKeys":
+        this.#write(() => putCounters(this.#database, { ...this.#counters, keys_used: request.change }));
+        return {};
+      case "deleteEvents":
+        this.#write(() => this.#database.run("DELETE FROM events"));
+        return {};
+      case "close":
+        this.#close();
+        return {};
+    }
+  }
+
+  #tick(): WriterReply {
+    this.#check();
+    this.#transact(() => {}, "deferred");
+    if (this.#counters.keys_used === UNUSED)
+      // From now on, a copy without its mark says that it may lack changes.
+      this.#transact(() => putCounters(this.#database, { ...this.#counters, keys_used: 0n }));
+    this.#mark.renew(this.#counters);
+    if (this.#unmoved > 0 && (this.#sinceTick < FEW_TRANSACTIONS || this.#unmoved > CHECKPOINT_TRANSACTIONS))
+      this.#checkpoint();
+    this.#sinceTick = 0;
+    return { ...this.#changedKeys(), usage: fileUsage(this.#path) };
+  }
+
+  /** Throws if the files are wrong. Then the WAL, which may not fit the database, stays as it is. */
+  #close(): void {
+    this.#verifyAt = 0;
     try {
-      return this.#run(request);
+      this.#checkBeforeMove();
+      // SQLite moves the WAL when it closes the last connection that can write.
+      this.#reader.close();
+    } finally {
+      this.#mark.close();
+      this.#files.close();
+      this.#database.close();
+      this.#reader.close();
+    }
+  }
+
+  #write<T>(work: () => T): T {
+    if (this.#problem !== undefined) throw new Error(this.#problem);
+    this.#check();
+    this.#sinceTick++;
+    // Later, so that the write is acknowledged first.
+    if (++this.#unmoved % CHECKPOINT_TRANSACTIONS === 0) setImmediate(() => this.#checkpoint());
+    return this.#transact(work);
+  }
+
+  /** Throws unless the files are right. */
+  #check(areUnchanged = () => this.#files.areUnchanged()): void {
+    try {
+      const isDue = this.#isSuspect && performance.now() >= this.#verifyAt;
+      if (!areUnchanged() || isDue) {
+        // No other program writes meanwhile.
+        this.#database.transaction(() => this.#verify()).immediate();
+        this.#files.accept();
+      }
+      this.#problem = undefined;
     } catch (error) {
-      this.#isSuspect ||= request.type === "checkFiles" || isDamage(error) || error instanceof SuspectError;
-      // The next start would trust an old mark that came with an old copy of the store.
-      this.#openMark(this.#files.hasDatabase());
+      this.#problem = errorMessage(error);
+      // An old copy of all files has an old mark.
+      this.#mark.renew(this.#counters);
       throw error;
     }
   }
 
-  /** Why the mark was not written; `undefined` if it was. */
-  get warning(): string | undefined {
-    return this.#mark.problem;
+  #checkBeforeMove(): void {
+    this.#check(() => this.#files.areUnchanged() && this.#files.hasAllTransactions());
   }
 
-  get usage(): FileUsage {
-    return fileUsage(this.#path);
-  }
-
-  /** Returns the API keys if they have changed since the last call. */
-  takeChangedKeys(): ChangedKeys | undefined {
-    if (this.#keysChangedBy === undefined) return undefined;
-    const stored = readStoredKeys(this.#database);
-    const isAwaited = this.#keysChangedBy === "command";
-    this.#keysChangedBy = undefined;
-    if (isAwaited) this.#unconfirmedKeys++;
-    return { stored, isAwaited };
-  }
-
-  #run(request: FileRequest): boolean {
-    switch (request.type) {
-      case "commit":
-        this.#commit(request.commit);
-        return true;
-      case "checkFiles":
-        this.#checkFiles();
-        this.#openMark(true);
-        return true;
-      case "checkWrites":
-        this.#checkWrites();
-        return true;
-      case "confirmKeys":
-        this.#unconfirmedKeys--;
-        this.#writeMark();
-        return true;
-      case "changeKeys":
-        return this.#changeKeys(request.change);
-    }
-  }
-
-  /** Runs a function in a transaction. Verifies a suspect store in it, because no other program can write meanwhile. */
-  #transact<T>(work: () => T, mode: "immediate" | "deferred" = "immediate"): T {
-    return this.#database
-      .transaction(() => {
-        if (this.#isSuspect || !this.#isOwn()) this.#verify();
-        return work();
-      })
-      [mode]();
-  }
-
-  /** Returns whether the store is as the last transaction of this thread, or of a command, has left it. */
-  #isOwn(): boolean {
-    const { id, sequence, transactions } = this.#committed;
-    const row = storeRow(this.#database);
-    const version = dataVersion(this.#database);
-    const counted = Number(row.transactions);
-    if (row.id !== id || Number(row.sequence) !== sequence) return false;
-    if (counted === transactions) return version === this.#dataVersion;
-    if (counted < transactions) return false;
-    // A command of this program counts its transaction. It changes API keys only.
-    this.#committed = { id, sequence, transactions: counted };
-    this.#dataVersion = version;
-    this.#keysChangedBy = "command";
-    return true;
-  }
-
-  /** Throws unless the files are right. */
-  #checkFiles(): void {
-    this.#isSuspect ||= !this.#files.check();
-    this.#transact(() => {}, "deferred");
-    if (this.#files.frameCount < CHECKPOINT_FRAMES) return;
-    this.#checkpointed = this.#files.frameCount;
-    if (!this.#files.checkpoint(() => moveWal(this.#database))) throw new SuspectError(this.#path);
-  }
-
-  /** Reads the whole store. Throws unless it has everything that was committed. */
+  /** Throws if another program has changed the store. To be called in a transaction. */
   #verify(): void {
-    this.#isSuspect = true;
-    const { transactions } = this.#files.verify(this.#committed);
-    this.#committed = { ...this.#committed, transactions: Number(transactions) };
-    // That of this transaction, so that a later change makes the store suspect again.
+    const { id, sequence, key_changes } = this.#counters;
+    const found = readCounters(this.#database);
+    if (found.id !== id || found.sequence !== sequence)
+      throw new Error(`another program has changed ${this.#path}`);
+    // A command counts its changes to API keys. Otherwise, a large store would be read for each of them.
+    if (found.key_changes === key_changes) this.#readBack();
     this.#dataVersion = dataVersion(this.#database);
-    this.#isSuspect = false;
-    this.#keysChangedBy = "command";
   }
 
-  /** Another program may have removed or replaced the mark. */
-  #openMark(canCreate: boolean): void {
-    if (this.#canWriteMark()) this.#mark.open(this.#committed.transactions, canCreate);
-  }
-
-  #writeMark(): void {
-    if (this.#canWriteMark()) this.#mark.write(this.#committed.transactions);
-  }
-
-  /**
-   * Commands wait for the mark until the server uses their API keys. A new store has no mark before its first commit, because
-   * the mark might be there without it after a power cut.
-   */
-  #canWriteMark(): boolean {
-    return (
-      this.#unconfirmedKeys === 0 && this.#keysChangedBy !== "command" && this.#committed.transactions > 0
-    );
-  }
-
-  #onCommit(sequence: number, transactions: number): void {
-    this.#committed = { id: this.#committed.id, sequence, transactions };
-    this.#writeMark();
-    // Later, so that the write is acknowledged first.
-    setImmediate(() => this.#checkpointIfDue());
-  }
-
-  #checkpointIfDue(): void {
+  /** Reads the whole store with another connection, which has no pages in memory; later if that was done a short time ago. */
+  #readBack(): void {
+    const started = performance.now();
+    this.#isSuspect = started < this.#verifyAt;
+    if (this.#isSuspect) return;
     try {
-      const frames = this.#files.frameCount;
-      if (frames < this.#checkpointed) this.#checkpointed = 0;
-      if (frames - this.#checkpointed >= CHECKPOINT_FRAMES) this.#checkFiles();
-    } catch {
-      // The next request verifies the files, and reports what is wrong.
-      this.#isSuspect = true;
+      using database = openDatabase(this.#path, "read");
+      assertIntact(database);
+    } catch (error) {
+      throw isTemporary(error)
+        ? error
+        : new Error(`another program has changed ${this.#path} (${oneLine(error)})`);
     }
+    const ended = performance.now();
+    this.#verifyAt = ended + (ended - started) / VERIFYING_SHARE;
   }
 
-  /** If the files are wrong, the reader is the last to close, so that the WAL, which may not fit the database, stays as it is. */
-  close(areRight: boolean): void {
+  /** Runs a function in a transaction. Verifies the store first if another connection has written to it. */
+  #transact<T>(work: () => T, mode: "immediate" | "deferred" = "immediate"): T {
+    let transactions: 0 | 1 = 0;
     try {
-      if (areRight) this.#reader.close();
-      this.#mark.close();
-      this.#database.close();
+      const [result, counters] = this.#database
+        .transaction(() => {
+          if (dataVersion(this.#database) !== this.#dataVersion) this.#verify();
+          this.#counters = readCounters(this.#database);
+          return [work(), readCounters(this.#database)] as const;
+        })
+        [mode]();
+      // Nothing throws after the commit: the main thread would not know what is on disk.
+      if (counters.crc !== this.#counters.crc) transactions = 1;
+      this.#counters = counters;
+      this.#mark.write(counters);
+      return result;
     } finally {
-      this.#reader.close();
-      this.#files.close();
+      // One that fails may have written, too.
+      if (mode === "immediate") this.#files.acceptWrite(transactions);
     }
   }
 
-  #commit(commit: Commit): void {
-    const lines = commit.events.split("\n");
-    const end = { epoch: commit.epoch, sequence: commit.startSequence + lines.length };
-    const transactions = this.#transact(() => this.#write(commit, lines, end));
-    this.#onCommit(end.sequence, transactions);
+  #commit({ startSequence, epoch, events, removed, records }: Commit): void {
+    const database = this.#database;
+    const lines = events.split("\n");
+    const end: Position = { epoch, sequence: startSequence + lines.length };
+    this.#isOutOfStep = this.#counters.sequence !== BigInt(startSequence);
+    this.#assertInStep();
+    const { last_id, sum } = this.#writeTodos(lines, end);
+    insertEvents(database, end, events);
+    if (end.sequence >= this.#deleteOldEventsAt) {
+      database.query("DELETE FROM events WHERE last_sequence <= ?").run(end.sequence - this.#maxEvents);
+      this.#deleteOldEventsAt = end.sequence + this.#maxEvents / 10;
+    }
+    for (const hash of removed)
+      database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(hash);
+    for (const record of records) putRecord(database, record);
+    const sequence = BigInt(end.sequence);
+    putCounters(database, { ...this.#counters, epoch, sequence, last_id, checksum: toChecksum(sum) });
   }
 
-  #changeKeys(change: KeyChange): boolean {
-    const transactions = this.#transact(() => changeKeys(this.#database, change));
-    if (transactions === undefined) return false;
-    // Uses do not count as a transaction.
-    if (change.type !== "recordUses") this.#onCommit(this.#committed.sequence, transactions);
-    this.#keysChangedBy ??= "server";
-    return true;
+  /** No commit can succeed while the main thread does not know the last one, so the server must not say that it is ready. */
+  #assertInStep(): void {
+    if (this.#isOutOfStep)
+      throw new Error(`${this.#path} is at another position than the server: restart the server`);
+  }
+
+  /** Applies encoded events to the to-dos. Returns the greatest id and the checksum after them. */
+  #writeTodos(lines: readonly string[], end: Position): { last_id: TodoId; sum: number } {
+    const database = this.#database;
+    let { last_id } = this.#counters;
+    let sum = Number(this.#counters.checksum);
+    for (const line of lines) {
+      const created = createdTodo(line);
+      if (created !== undefined) {
+        sum += insertTodo(database, ++last_id, created);
+        continue;
+      }
+      const event = decodeEvent(line, end);
+      if (event.type === "deleted") sum += deleteTodo(database, event.id);
+      else sum += updateTodo(database, event.id, todoText(event.json));
+    }
+    return { last_id, sum };
   }
 
   /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
-  #checkWrites(): void {
-    const unused = this.#committed.sequence + 1;
-    this.#transact(() => {
-      insertEvents(this.#database, unused, "", CHECKED_TEXT);
-      this.#database.query("DELETE FROM events WHERE last_sequence = ?").run(unused);
-    });
+  #testWrite(): void {
+    this.#assertInStep();
+    this.#database.query("INSERT INTO todos VALUES (0, ?, 0)").run(TEST_TEXT);
+    this.#database.run("DELETE FROM todos WHERE id = 0");
   }
 
-  /** Returns the number of transactions of the store, this one included. */
-  #write(commit: Commit, lines: readonly string[], end: Position): number {
-    const { epoch, sequence } = end;
-    const database = this.#database;
-    const checksum = new Checksum();
-    const transactions = updateStoreRow(database, checksum, (row) => {
-      if (row.sequence !== BigInt(commit.startSequence)) throw new SuspectError(this.#path);
-      const last_id = this.#writeTodos(lines, end, row.last_id, checksum);
-      return { epoch, last_id, sequence: BigInt(sequence) };
-    });
-    insertEvents(database, sequence, epoch, commit.events);
-    if (sequence >= this.#deleteOldEventsAt) {
-      database.query("DELETE FROM events WHERE last_sequence <= ?").run(sequence - this.#maxEvents);
-      this.#deleteOldEventsAt = sequence + this.#maxEvents / 10;
-    }
-    for (const keyHash of commit.removed)
-      database.query("DELETE FROM idempotency_records WHERE key_hash = ?").run(keyHash);
-    for (const record of commit.idempotencyRecords) putIdempotencyRecord(database, record);
-    return transactions;
+  #changedKeys(): Pick<WriterReply, "keys"> {
+    const { key_changes, keys_used } = this.#counters;
+    if (key_changes === this.#knownKeys) return {};
+    const stored = readKeys(this.#database);
+    this.#knownKeys = key_changes;
+    return { keys: { stored, unconfirmed: key_changes === keys_used ? undefined : key_changes } };
   }
 
-  /** Applies encoded events to the to-dos and to their checksum. Returns the greatest id after them. */
-  #writeTodos(lines: readonly string[], end: Position, startId: TodoId, checksum: Checksum): TodoId {
-    const database = this.#database;
-    const insert = database.query("INSERT INTO todos VALUES (?, ?)");
-    let lastId = startId;
-    for (const line of lines) {
-      const created = createdTodo(line);
-      if (created === undefined) {
-        this.#changeTodo(decodeEvent(line, end), checksum);
-      } else {
-        insert.run(++lastId, created);
-        checksum.add(created);
-      }
+  /**
+   * Moves the WAL to the database, so that a copy of a quiet database is complete. Never waits for a reader. A failure fails no write:
+   * the WAL has everything, and the next checkpoint may succeed.
+   */
+  #checkpoint(): void {
+    try {
+      this.#checkBeforeMove();
+      if (this.#isSuspect) return;
+      const result = this.#database
+        .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
+        .get();
+      // A reader keeps the rest in the WAL.
+      const isComplete = result?.busy === 0n && result.log === result.checkpointed;
+      if (isComplete) this.#unmoved = 0;
+      this.#files.acceptCheckpoint(isComplete);
+    } catch {
+      // The next check reports what is wrong.
     }
-    return lastId;
-  }
-
-  #changeTodo(event: TodoEvent, checksum: Checksum): void {
-    if (event.type === "deleted") {
-      const row = this.#database
-        .query<{ json: string }, [TodoId]>("DELETE FROM todos WHERE id = ? RETURNING json")
-        .get(event.id);
-      if (row === null) throw new SuspectError(this.#path);
-      checksum.subtract(row.json);
-      return;
-    }
-    const json = todoText(event.json);
-    const { changes } = this.#database.query("UPDATE todos SET json = ? WHERE id = ?").run(json, event.id);
-    if (changes === 0) throw new SuspectError(this.#path);
-    checksum.subtract(withDone(json, !isDone(json)));
-    checksum.add(json);
   }
 }
-
-/** Makes a checkpoint that never waits for a reader, because writes would wait, too. Returns whether it is complete. */
-function moveWal(database: Database): boolean {
-  const result = database
-    .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
-    .get();
-  return result?.busy === 0n && result.log === result.checkpointed;
-}
-
-const dataVersion = (database: Database): bigint =>
-  database.query<{ data_version: bigint }, []>("PRAGMA data_version").get()?.data_version ?? 0n;
 
 let writer: Writer | undefined;
 
-function serve(request: WriterRequest): boolean {
-  if (request.type === "open") writer = new Writer(request.options);
-  else if (writer === undefined) throw new Error("the writer thread has not opened a file");
-  else if (request.type === "close") writer.close(request.areRight);
-  else return writer.serve(request);
-  return true;
-}
-
-serveRequests(
-  (request: WriterRequest): WriterReply => ({
-    value: serve(request),
-    warning: writer?.warning,
-    keys: request.type === "close" ? undefined : writer?.takeChangedKeys(),
-    usage: request.type === "checkFiles" ? writer?.usage : undefined,
-  }),
-);
+serveRequests((request: WriterRequest): WriterReply => {
+  if (request.type !== "open") {
+    if (writer === undefined) throw new Error("the writer thread has not opened a file");
+    return writer.serve(request);
+  }
+  writer = new Writer(request.options);
+  return {};
+});

@@ -7,22 +7,28 @@ import {
   globSync,
   mkdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { errorOf } from "../../../../test/rejection.ts";
-import { eachEvent } from "../../../../test/store.ts";
-import { read } from "../../../../test/store-contract.ts";
-import { copiesOf, storePathsIn, temporaryFolder } from "../../../../test/temporary.ts";
-import type { StoredKey } from "../../../credential/key.ts";
-import { PreconditionError } from "../../maintenance.ts";
-import { openDatabase } from "../open.ts";
-import { openSqlite } from "../store.ts";
-import { backup, backupInBackground, restore } from "./backup.ts";
+import { errorOf } from "../../../test/rejection.ts";
+import { eachEvent } from "../../../test/store.ts";
+import { read } from "../../../test/store-contract.ts";
+import { copiesOf, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
+import type { StoredKey } from "../../credential/key.ts";
+import { PreconditionError } from "../maintenance.ts";
+import { openDatabase } from "./database.ts";
+import {
+  backup,
+  backupInBackground,
+  exportSkippingDamaged,
+  exportTodos,
+  importTodos,
+  restore,
+} from "./maintenance.ts";
+import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);
@@ -117,7 +123,7 @@ test("every backup and restore has a new id and a new epoch", async () => {
   const paths = [newPath(), newPath()];
   for (const path of paths) await restore(path, file, { signal });
   const rows = [file, ...paths].map((path) => {
-    using database = openDatabase(path, "shared");
+    using database = openDatabase(path, "write");
     return database.query("SELECT id, epoch FROM store").values().flat();
   });
   expect(new Set(rows.flat()).size).toBe(6);
@@ -151,14 +157,14 @@ describe("backup", () => {
     await store.close();
   });
 
-  test("contains the store without the tables, indexes and triggers of other programs", async () => {
+  test("contains the store without the triggers and views of other programs", async () => {
     const path = await makeStore();
     foreign(FOREIGN_OBJECTS)(path);
     const [file, copy] = [newPath(), newPath()];
     expect(await backup(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
     expect(await restore(copy, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
-    const database = openDatabase(copy, "readOnly");
-    const names = database.query("SELECT name FROM sqlite_schema WHERE name LIKE '%other%'").all();
+    const database = openDatabase(copy, "read");
+    const names = database.query("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')").all();
     database.close();
     expect(names).toEqual([]);
   });
@@ -211,12 +217,12 @@ describe("backup", () => {
 
   test("leaves no files for a damaged store", async () => {
     const path = await makeStore();
-    const database = openDatabase(path, "shared");
+    const database = openDatabase(path, "write");
     database.run("UPDATE todos SET json = 'no JSON' WHERE id = 3");
     database.close();
     const file = newPath();
     expect((await errorOf(backup(path, file, { signal }))).message).toContain(
-      "it is damaged (1 of its to-dos are invalid; todo check has details)",
+      "it is damaged (the to-do 3 is damaged; todo check has details)",
     );
     expect(left(file)).toEqual([]);
   });
@@ -272,47 +278,6 @@ const edited = (sql: string) => async (path: string) => {
 };
 
 describe("restore", () => {
-  test.each<[what: string, damage: (path: string) => unknown]>([
-    ["other contents than its checksum", foreign("UPDATE todos SET json = replace(json, 'true', 'false')")],
-    ["a page of zeros", (path) => writeFileSync(path, readFileSync(path).fill(0, 4096, 2 * 4096))],
-    ["a damaged header", (path) => writeFileSync(path, readFileSync(path).fill(0, 0, 16))],
-    ["no damage", () => {}],
-  ])("moves a store with %s aside", async (_what, damage) => {
-    const path = await makeStore();
-    await damage(path);
-    const before = readFileSync(path);
-    const { movedTo = "", todos } = await restore(path, await makeBackup(), { signal });
-    expect(todos).toBe(2);
-    expect(readFileSync(movedTo)).toEqual(before);
-    const store = await openSqlite(path);
-    expect(store.count).toBe(2);
-    await store.close();
-  });
-
-  test("moves a damaged store without a mark aside", async () => {
-    const path = await makeStore();
-    rmSync(`${path}-mark`);
-    foreign("UPDATE todos SET json = replace(json, 'true', 'false')")(path);
-    expect((await restore(path, await makeBackup(), { signal })).movedTo).toStartWith(`${path}.`);
-  });
-
-  test.each<[what: string, damage: (path: string) => void]>([
-    ["text", (path) => writeFileSync(path, "not a database, ".repeat(1000))],
-    ["zeros", (path) => writeFileSync(path, readFileSync(path).fill(0))],
-    ["its first page only", (path) => truncateSync(path, 4096)],
-    ["a damaged schema", (path) => writeFileSync(path, readFileSync(path).fill(0xee, 100, 200))],
-    // The format is at offset 60 of the file.
-    ["a damaged format", (path) => writeFileSync(path, readFileSync(path).fill(1, 60, 61))],
-  ])("moves a file that has %s and no mark aside", async (_what, damage) => {
-    const path = await makeStore();
-    rmSync(`${path}-mark`);
-    damage(path);
-    const before = readFileSync(path);
-    const { movedTo = "", todos } = await restore(path, await makeBackup(), { signal });
-    expect(todos).toBe(2);
-    expect(readFileSync(movedTo)).toEqual(before);
-  });
-
   test("accepts the file of a stopped server", async () => {
     const path = newPath();
     expect(await restore(path, await makeStore(), { signal })).toMatchObject({ todos: 2 });
@@ -321,7 +286,7 @@ describe("restore", () => {
 
   test("accepts the file of a stopped server with tables and indexes of other programs", async () => {
     const [file, path] = [await makeStore(), newPath()];
-    foreign(`${FOREIGN_OBJECTS}; DROP TRIGGER other_trigger`)(file);
+    foreign(`${FOREIGN_OBJECTS}; DROP TRIGGER other_trigger; DROP VIEW other_view`)(file);
     expect(await restore(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
     const store = await openSqlite(path);
     expect(store.count).toBe(2);
@@ -368,7 +333,7 @@ describe("restore", () => {
     [
       "that is empty",
       (path) => writeFileSync(path, ""),
-      "it is not a store of this program: name another file",
+      "it is empty: check the path of the store, or restore a backup with todo restore",
     ],
     ["of another program", foreign("CREATE TABLE todos (x)"), "it is the database of another program"],
     [
@@ -376,20 +341,19 @@ describe("restore", () => {
       foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
       "it is the database of another program",
     ],
-    ["of a newer format", edited("PRAGMA user_version = 99"), "written by a newer version of this program"],
+    ["of another format", edited("PRAGMA user_version = 99"), "written by another version of this program"],
+    [
+      "with a view",
+      edited("CREATE VIEW v AS SELECT * FROM todos"),
+      'it has the view "v" of another program: remove it',
+    ],
     [
       "with a trigger",
       edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
       'it has the trigger "t" of another program: remove it',
     ],
-    ["without a row in its store table", edited("DELETE FROM store"), 'its table "store" has no row'],
-    ["with an id above its counter", edited("UPDATE store SET last_id = 3"), "1 of its to-dos are invalid"],
-    ["with an id of 0", edited("UPDATE todos SET id = 0 WHERE id = 3"), "1 of its to-dos are invalid"],
-    [
-      "with a title that is not a string",
-      edited('UPDATE todos SET json = replace(json, \'"title":"\', \'"title":5,"x":"\')'),
-      "2 of its to-dos are invalid",
-    ],
+    ["without counters", edited("DELETE FROM store"), "its counters are damaged"],
+    ["with another id", edited("UPDATE todos SET id = 0 WHERE id = 3"), "the to-do 0 is damaged"],
   ])("rejects a file %s and leaves no files", async (_what, damage, message) => {
     const [file, path] = [newPath(), newPath()];
     await damage(file);
@@ -439,30 +403,10 @@ describe("restore", () => {
     expect([left(path), statSync(path).ino]).toEqual([before, inode]);
   });
 
-  test.each<[what: string, damage: (path: string) => void]>([
-    ["missing", (path) => rmSync(path)],
-    ["empty", (path) => truncateSync(path)],
-  ])("moves the WAL aside if the database is %s", async (what, damage) => {
-    const [crashed, path] = [newPath(), newPath()];
-    const store = await openSqlite(crashed);
-    await store.insert("a");
-    for (const suffix of ["", "-wal", "-mark"]) copyFileSync(crashed + suffix, path + suffix);
-    await store.close();
-    damage(path);
-    const wal = readFileSync(`${path}-wal`);
-    const { movedTo = "" } = await restore(path, await makeBackup(), { signal });
-    expect(readFileSync(`${movedTo}-wal`)).toEqual(wal);
-    expect(existsSync(movedTo)).toBe(what === "empty");
-    expect(existsSync(`${movedTo}-mark`)).toBe(true);
-    const restored = await openSqlite(path);
-    expect((await read(await restored.list({}))).todos).toHaveLength(2);
-    await restored.close();
-  });
-
   test("rejects a store that a server uses", async () => {
     const path = newPath();
     const store = await openSqlite(path);
-    expect(await refusal(restore(path, await makeBackup(), { signal }))).toBe(
+    expect((await errorOf(restore(path, await makeBackup(), { signal }))).message).toBe(
       `${path} is in use by another server: stop it first`,
     );
     expect((await store.insert("a")).id).toBe(1n);
@@ -476,5 +420,137 @@ describe("restore", () => {
       reason,
     );
     expect(left(path)).toEqual([]);
+  });
+});
+
+/** Returns what an export wrote. */
+function writer() {
+  const written = { text: "", pieces: 0 };
+  const write = async (piece: string): Promise<void> => {
+    written.text += piece;
+    written.pieces++;
+  };
+  return { written, write };
+}
+
+async function* chunks(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+describe("exportTodos", () => {
+  test("writes what importTodos accepts, with API keys if they are wanted", async () => {
+    for (const keys of ["include", "omit"] as const) {
+      const { written, write } = writer();
+      const summary = await exportTodos(await makeStore(), write, { signal, keys });
+      const expected = { todos: 2, lastId: 4n, ...(keys === "include" && { keys: 1 }) };
+      expect(summary).toEqual({ keys: undefined, ...expected });
+      expect(written.text.includes('"name":"alice"')).toBe(keys === "include");
+      const path = newPath();
+      expect(await importTodos(path, chunks(written.text), 2, { signal, keys })).toEqual(expected);
+      const again = writer();
+      await exportTodos(path, again.write, { signal, keys });
+      expect(again.written.text).toBe(written.text);
+    }
+  });
+
+  test("rejects with the reason when aborted, and writes nothing more", async () => {
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    let writes = 0;
+    const write = async (): Promise<void> => {
+      writes++;
+      controller.abort(reason);
+    };
+    expect(await errorOf(exportTodos(await makeStore(), write, { signal: controller.signal }))).toBe(reason);
+    expect(writes).toBe(1);
+  });
+
+  test("has read everything when it writes, so that its reader does not let the WAL of a server grow", async () => {
+    const path = await makeStore();
+    const store = await openSqlite(path);
+    const busy: (number | undefined)[] = [];
+    await exportTodos(
+      path,
+      async () => {
+        using other = new Database(path);
+        busy.push(other.query<{ busy: number }, []>("PRAGMA wal_checkpoint(TRUNCATE)").get()?.busy);
+      },
+      { signal },
+    );
+    expect(new Set(busy)).toEqual(new Set([0]));
+    await store.close();
+  });
+});
+
+describe("importTodos", () => {
+  test("stores nothing if a line is invalid, and leaves no file", async () => {
+    const path = newPath();
+    const text = '{"id":1,"title":"a","done":false}\n{"id":1,"title":"b","done":false}\n';
+    expect(await refusal(importTodos(path, chunks(text), 10, { signal }))).toContain("line 2");
+    expect(left(path)).toEqual([]);
+  });
+
+  test("accepts an empty store, whose old copy then does not start", async () => {
+    const path = newPath();
+    await (await openSqlite(path)).close();
+    const empty = readFileSync(path);
+    await importTodos(path, chunks('{"id":1,"title":"a","done":false}\n'), 10, { signal });
+    const store = await openSqlite(path, { onWarning: expect.unreachable });
+    expect(store.count).toBe(1);
+    await store.close();
+    writeFileSync(path, empty);
+    expect((await errorOf(openSqlite(path))).message).toContain("its last change is missing");
+  });
+
+  test("rejects a store that has contained to-dos, and one in use", async () => {
+    const path = await makeStore();
+    const line = '{"id":1,"title":"a","done":false}\n';
+    expect(await refusal(importTodos(path, chunks(line), 10, { signal }))).toContain("has contained to-dos");
+    const store = await openSqlite(path);
+    expect((await errorOf(importTodos(path, chunks(line), 10, { signal }))).message).toContain("is in use");
+    await store.close();
+  });
+});
+
+describe("exportSkippingDamaged", () => {
+  test("exports an undamaged store as exportTodos does", async () => {
+    const path = await makeStore();
+    const [all, skipping] = [writer(), writer()];
+    await exportTodos(path, all.write, { signal, keys: "include" });
+    const { problems } = await exportSkippingDamaged(path, skipping.write, { signal, keys: "include" });
+    expect([problems, skipping.written.text]).toEqual([[], all.written.text]);
+  });
+
+  test("leaves out what is damaged, and says so", async () => {
+    const path = await makeStore();
+    foreign(`UPDATE todos SET json = 'x' WHERE id = 3;
+      UPDATE keys SET name = 'bob'; UPDATE store SET last_id = 9; DROP TABLE idempotency_records`)(path);
+    const { written, write } = writer();
+    const { problems } = await exportSkippingDamaged(path, write, { signal, keys: "include" });
+    expect(problems).toEqual([
+      "left out what is damaged: an API key is damaged",
+      "ids may be assigned again: its counters are damaged",
+      "no API key is exported: an API key is damaged",
+      expect.stringContaining("no idempotency key is exported: "),
+    ]);
+    expect(written.text).toBe(
+      '{"todoService":1,"lastId":"4","todos":1,"keys":0}\n{"id":4,"title":"once","done":false}\n',
+    );
+  });
+
+  test("exports the to-dos around a damaged page", async () => {
+    const path = newPath();
+    const lines = Array.from(
+      { length: 2000 },
+      (_, i) => `{"id":${i + 1},"title":"to-do ${i}","done":false}\n`,
+    );
+    await importTodos(path, chunks(lines.join("")), 2000, { signal });
+    const bytes = readFileSync(path);
+    const at = Math.floor(bytes.indexOf('"to-do 1000"') / 4096) * 4096;
+    writeFileSync(path, bytes.fill(0xee, at, at + 4096));
+    const { write } = writer();
+    const { todos, problems } = await exportSkippingDamaged(path, write, { signal });
+    expect(todos).toBeWithin(1850, 1999);
+    expect(problems[0]).toStartWith("left out what is damaged: ");
   });
 });

@@ -1,0 +1,243 @@
+/** Notices what happens to the files of a store: while a server uses them, and between two starts. */
+import {
+  closeSync,
+  constants,
+  lstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { PreconditionError } from "../maintenance.ts";
+import { createPrivate, WAL_SIZE_LIMIT } from "./files.ts";
+import { quoteArgument, waysOut } from "./rescue.ts";
+import type { Counters } from "./rows.ts";
+
+/** Notices when another program moves, removes, replaces, overwrites or truncates the files of a store. */
+export class FileWatch {
+  readonly #name: string;
+  readonly #path: string;
+  readonly #identities: ReadonlyMap<string, string>;
+  readonly #wal: number;
+  /** The database as the last checkpoint left it, because nothing else of this program writes it. */
+  #database = "";
+  /** The WAL as the last transaction left it. */
+  #walVersion = "";
+  #walBytes = 0;
+  /** What SQLite writes to the header of the WAL when it starts it again. */
+  #salts = "";
+  /** The number of transactions that this program has written since then. */
+  #transactions = 0;
+  /** Whether SQLite may start the WAL again with the next transaction. */
+  #mayRestart = true;
+  #isSuspect = false;
+
+  /**
+   * To be called when all files exist.
+   * @param name the configured path of the store, which may lead through symbolic links
+   * @param path the canonical path
+   */
+  constructor(name: string, path: string) {
+    this.#name = name;
+    this.#path = path;
+    const files = ["", "-wal", "-shm", "-lock"].map((suffix) => path + suffix);
+    this.#identities = new Map(files.map((file) => [file, identity(file)]));
+    // Its descriptor has no locks of SQLite, which closing it would drop.
+    this.#wal = openSync(`${path}-wal`, "r");
+    this.accept();
+  }
+
+  /** To be called when the store was read back. */
+  accept(): void {
+    this.acceptCheckpoint(false);
+    this.#salts = this.#readSalts();
+    this.#transactions = this.#countTransactions();
+    this.#isSuspect = false;
+  }
+
+  /** To be called after each checkpoint, complete or not. */
+  acceptCheckpoint(isComplete: boolean): void {
+    this.#database = version(this.#path);
+    this.#mayRestart ||= isComplete;
+    this.#acceptWal();
+  }
+
+  /**
+   * To be called after each attempt to write. Does not throw, because the transaction may be on disk.
+   * @param transactions the number of transactions that it has written
+   */
+  acceptWrite(transactions: 0 | 1): void {
+    try {
+      const salts = this.#readSalts();
+      if (salts !== this.#salts) {
+        this.#isSuspect ||= !this.#mayRestart;
+        this.#salts = salts;
+        this.#transactions = 0;
+      }
+      this.#transactions += transactions;
+      this.#mayRestart = false;
+      this.#acceptWal();
+    } catch {
+      this.#isSuspect = true;
+    }
+  }
+
+  /** A transaction makes the WAL no shorter. What it may have overwritten is found before the next checkpoint. */
+  #acceptWal(): void {
+    const bytes = Math.min(lstatSync(`${this.#path}-wal`).size, WAL_SIZE_LIMIT);
+    if (bytes < this.#walBytes) this.#isSuspect = true;
+    this.#walBytes = bytes;
+    this.#walVersion = version(`${this.#path}-wal`);
+  }
+
+  /**
+   * Throws if a file is not at its path, or if the configured path names another file. Returns whether no other program has written
+   * the database or its WAL.
+   */
+  areUnchanged(): boolean {
+    for (const [file, expected] of this.#identities)
+      if (identity(file) !== expected) throw new Error(`${file} was moved, removed or replaced`);
+    if (identity(this.#name, statSync) !== this.#identities.get(this.#path))
+      throw new Error(`${this.#name} names another file than ${this.#path} now`);
+    return (
+      !this.#isSuspect &&
+      version(this.#path) === this.#database &&
+      version(`${this.#path}-wal`) === this.#walVersion
+    );
+  }
+
+  /**
+   * Returns whether the WAL has all transactions. One that was overwritten while a transaction was written looks unchanged, and a
+   * checkpoint would move it to the database.
+   */
+  hasAllTransactions(): boolean {
+    return this.#salts === this.#readSalts() && this.#countTransactions() >= this.#transactions;
+  }
+
+  close(): void {
+    closeSync(this.#wal);
+  }
+
+  #readSalts(): string {
+    return this.#read(16, 8).toString("latin1");
+  }
+
+  /** Counts the transactions up to the first frame with other salts (https://www.sqlite.org/fileformat2.html#walformat). */
+  #countTransactions(): number {
+    const header = this.#read(0, 32);
+    const salts = header.subarray(16, 24);
+    let count = 0;
+    for (let at = 32; header.length === 32; at += 24 + header.readUInt32BE(8)) {
+      const frame = this.#read(at, 24);
+      if (!frame.subarray(8, 16).equals(salts)) break;
+      // Only the last frame of a transaction has the number of pages.
+      if (frame.readUInt32BE(4) > 0) count++;
+    }
+    return count;
+  }
+
+  #read(position: number, length: number): Buffer {
+    const bytes = Buffer.allocUnsafe(length);
+    return bytes.subarray(0, readSync(this.#wal, bytes, 0, length, position));
+  }
+}
+
+/** A symbolic link in the place of a file is another file, because the next start would look beside its target. */
+function identity(file: string, stat: typeof lstatSync | typeof statSync = lstatSync): string {
+  const found = stat(file, { bigint: true, throwIfNoEntry: false });
+  return `${found?.dev} ${found?.ino}`;
+}
+
+function version(file: string): string {
+  const found = lstatSync(file, { bigint: true, throwIfNoEntry: false });
+  return `${found?.size} ${found?.mtimeNs}`;
+}
+
+const MARK = /^(\S+) +(\d{1,20})\n/;
+
+/** Returns how many changes a store has had. */
+const changesOf = ({ sequence, key_changes }: Counters): bigint => sequence + key_changes;
+
+/**
+ * The high-water mark of a store, in `PATH-mark`: its id and its number of changes. Without it, SQLite would open a store that has lost
+ * its WAL without an error. It is written after the fsync of each commit, and needs none itself: a killed process loses no written
+ * page, and after a power cut an older mark is harmless.
+ */
+export class Mark {
+  readonly #path: string;
+  /** Stays open, because opening the file for each transaction costs four times as much as writing it. */
+  #descriptor: number | undefined;
+
+  /** @param path the path of the store */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Opens the mark by its path, because another program may have removed it, or put an old copy in its place. Writes it. */
+  renew(counters: Counters): void {
+    this.close();
+    const [, id = counters.id] = MARK.exec(readMark(this.#path)) ?? [];
+    // Another id is that of a store that was restored meanwhile.
+    if (id !== counters.id) return;
+    try {
+      this.#descriptor = openMark(`${this.#path}-mark`);
+    } catch {
+      // The next start says that the mark is missing.
+    }
+    this.write(counters);
+  }
+
+  /** Writes the mark after a transaction. A failure fails no write, because the store is complete without a mark. */
+  write(counters: Counters): void {
+    try {
+      if (this.#descriptor !== undefined)
+        writeSync(this.#descriptor, `${counters.id} ${String(changesOf(counters)).padStart(20)}\n`, 0);
+    } catch {
+      // An older mark is harmless.
+    }
+  }
+
+  close(): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+  }
+}
+
+/** Writes the mark of a store that a command has changed. */
+export function writeMark(path: string, counters: Counters): void {
+  const mark = new Mark(path);
+  mark.renew(counters);
+  mark.close();
+}
+
+function openMark(file: string): number {
+  createPrivate(file);
+  return openSync(file, constants.O_RDWR | constants.O_NOFOLLOW);
+}
+
+/**
+ * Returns the text of the mark, or an empty text. To be called before the store is opened, because a server writes the mark after the
+ * store.
+ */
+export function readMark(path: string): string {
+  const file = `${path}-mark`;
+  return lstatSync(file, { throwIfNoEntry: false })?.isFile() ? readFileSync(file, "utf8") : "";
+}
+
+export const isMark = (text: string): boolean => MARK.test(text);
+
+/** Throws if a store has lost changes, or if another one is in its place. */
+export function assertNothingLost(path: string, mark: string, counters: Counters): void {
+  const [, id = counters.id, changes = "0"] = MARK.exec(mark) ?? [];
+  const missing = BigInt(changes) - changesOf(counters);
+  if (id === counters.id && missing <= 0n) return;
+  const reason =
+    id !== counters.id
+      ? `it is another store than that of ${path}-mark`
+      : missing === 1n
+        ? "its last change is missing"
+        : `its last ${missing} changes are missing`;
+  const remove = `remove ${quoteArgument(`${path}-mark`)} to go on with this file`;
+  throw new PreconditionError(`${reason}: ${waysOut(path, remove)}`);
+}

@@ -1,0 +1,433 @@
+/** Backup, restore, export, import and check of a file. Each command is a process of its own. */
+import type { Database } from "bun:sqlite";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { dirname } from "node:path";
+import { isExpired, isListed } from "../../credential/key.ts";
+import { describeFsError, getErrno } from "../../error-message.ts";
+import { encodeTodo } from "../../todo.ts";
+import { WorkerThread } from "../../worker-thread.ts";
+import { createFileAtomic, fsyncFile, fsyncFolder } from "../atomic-file.ts";
+import {
+  type BackupSummary,
+  type CheckResult,
+  hasKeys,
+  type MigrationSummary,
+  PreconditionError,
+  type RestoreSummary,
+  type SkipDamagedSummary,
+  type TaskOptions,
+  type TransferOptions,
+  type TransferSummary,
+  UsedStoreError,
+  yieldToEventLoop,
+} from "../maintenance.ts";
+import { inBatches, writeExport } from "../ndjson.ts";
+import { NdjsonReader } from "../ndjson-reader.ts";
+import { DEFAULTS } from "../store.ts";
+import {
+  assertNothingLeft,
+  createDatabase,
+  DamageError,
+  FORMAT,
+  ForeignDatabaseError,
+  isDamage,
+  oneLine,
+  openDatabase,
+  openError,
+  randomId,
+} from "./database.ts";
+import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
+import { createPrivate, hasWal, PRIVATE_MODE, removeDatabase, whyNotWritable } from "./files.ts";
+import { openToChange } from "./keys.ts";
+import { acquireLock, isLocked } from "./lock.ts";
+import * as rows from "./rows.ts";
+import { MAX_SQLITE_ID } from "./store.ts";
+
+/**
+ * Runs a function on an existing store, which a server may be using. Changes nothing: a connection that writes would move a damaged
+ * WAL to the database when it closes.
+ * @param use gets a function that throws if the store has lost changes
+ */
+async function withStore<T>(
+  path: string,
+  use: (database: Database, assertComplete: () => void) => T | Promise<T>,
+): Promise<T> {
+  orRefuse(path, () => assertNothingLeft(path));
+  if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
+  const hadWal = existsSync(`${path}-wal`);
+  const mark = readMark(path);
+  const result = await readStore(path, (database) =>
+    use(database, () => orRefuse(path, () => assertNothingLost(path, mark, rows.readCounters(database)))),
+  );
+  // SQLite removes the empty WAL of a store that was closed before.
+  if (!hadWal && whyNotWritable(path) === undefined) openDatabase(path, "write").close();
+  return result;
+}
+
+async function readStore<T>(path: string, use: (database: Database) => T | Promise<T>): Promise<T> {
+  using database = orRefuse(path, () => openDatabase(path, "read"));
+  try {
+    return await use(database);
+  } catch (cause) {
+    throw String(getErrno(cause)).startsWith("SQLITE_") ? openError(path, cause) : cause;
+  }
+}
+
+/** Returns the result of a function. Throws an error that names a file and says what to do. */
+function orRefuse<T>(path: string, act: () => T): T {
+  try {
+    return act();
+  } catch (cause) {
+    throw openError(path, cause);
+  }
+}
+
+/** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
+export const backup = (path: string, file: string, { signal }: TaskOptions): Promise<BackupSummary> =>
+  withStore(path, (database, assertComplete) =>
+    createFileAtomic(file, PRIVATE_MODE, async (part) => {
+      assertComplete();
+      await yieldToEventLoop(signal);
+      database.query("VACUUM INTO ?").run(part);
+      await yieldToEventLoop(signal);
+      using copy = openDatabase(part, "write");
+      for (const { type, name } of foreignCode(copy))
+        copy.run(`DROP ${type} "${name.replaceAll('"', '""')}"`);
+      rows.assertIntact(copy);
+      const { position, todos, keys } = summarize(copy);
+      makeNew(copy);
+      copy.run("PRAGMA journal_mode = DELETE");
+      return { todos, keys, bytes: statSync(part).size, position };
+    }),
+  );
+
+/** Asks a thread for a backup of the store at `path`. */
+export interface BackupRequest {
+  readonly path: string;
+  readonly file: string;
+}
+
+/** Backs up in a thread, so that the server responds meanwhile. Rejects with the reason of a failure. */
+export async function backupInBackground(path: string, file: string): Promise<BackupSummary> {
+  const thread = new WorkerThread<BackupRequest, BackupSummary>(
+    new URL("./backup.worker.ts", import.meta.url),
+  );
+  try {
+    return await thread.request({ path, file });
+  } finally {
+    thread.terminate();
+  }
+}
+
+/** Returns the triggers and views of other programs, which can change what is written or read. */
+const foreignCode = (database: Database) =>
+  database
+    .query<{ type: "trigger" | "view"; name: string }, []>(
+      "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')",
+    )
+    .all();
+
+/** Makes a copy another store without events, which contain the titles of deleted to-dos. So it knows no earlier position. */
+function makeNew(copy: Database): void {
+  copy.run("PRAGMA secure_delete = ON");
+  copy.transaction(() => {
+    copy.run("DELETE FROM events");
+    rows.putCounters(copy, {
+      ...rows.readCounters(copy),
+      id: randomId(),
+      epoch: randomId(),
+      keys_used: rows.UNUSED,
+    });
+  })();
+}
+
+function summarize(database: Database): Omit<BackupSummary, "bytes"> {
+  const { epoch, sequence } = rows.readCounters(database);
+  const now = Date.now();
+  const keys = rows.readKeys(database).filter((key) => isListed(key, now) && !isExpired(key, now)).length;
+  return { todos: rows.countTodos(database), keys, position: { epoch, sequence: Number(sequence) } };
+}
+
+/** Implements `StoreAdmin.restore`. */
+export async function restore(path: string, file: string, task: TaskOptions): Promise<RestoreSummary> {
+  const part = `${path}.part`;
+  assertBackupFile(file);
+  if (realpathSync(file) === part)
+    throw new PreconditionError(`restore would overwrite ${file}: rename it first`);
+  using _ = acquireLock(path);
+  assertNotForeign(path);
+  removeDatabase(part);
+  try {
+    // An export, such as a rescue file, is text and not a database.
+    const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
+    if (isExport) await restoreExport(file, part, task);
+    else orRefuse(file, () => restoreBackup(file, part));
+    const { counters, ...summary } = summarizeFile(part);
+    await yieldToEventLoop(task.signal);
+    fsyncFile(part);
+    const movedTo = replaceStore(path, part);
+    writeMark(path, counters);
+    return { ...summary, bytes: statSync(path).size, movedTo };
+  } finally {
+    removeDatabase(part);
+  }
+}
+
+function summarizeFile(path: string) {
+  using database = openDatabase(path, "write");
+  return { ...summarize(database), counters: rows.readCounters(database) };
+}
+
+function assertBackupFile(file: string): void {
+  try {
+    if (!statSync(file).isFile()) throw new Error("it is not a file");
+  } catch (cause) {
+    throw new PreconditionError(`${file}: ${describeFsError(cause)}`, { cause });
+  }
+  if (hasWal(file))
+    throw new PreconditionError(
+      `${file}-wal has writes, because a server uses the store or has crashed: run todo backup on that store`,
+    );
+}
+
+/** Throws for the intact database of another program. An unreadable file may have been a store. */
+function assertNotForeign(path: string): void {
+  try {
+    if (existsSync(path)) openDatabase(path, "read").close();
+  } catch (error) {
+    if (error instanceof ForeignDatabaseError) throw openError(path, error);
+  }
+}
+
+async function restoreExport(file: string, part: string, task: TaskOptions): Promise<void> {
+  createDatabase(part, rows.insertCounters);
+  using database = openDatabase(part, "write");
+  const source = Bun.file(file).stream();
+  await importInto(database, source, Number.POSITIVE_INFINITY, { ...task, keys: "include" });
+}
+
+function restoreBackup(file: string, part: string): void {
+  createPrivate(part);
+  copyFileSync(file, part);
+  chmodSync(part, PRIVATE_MODE);
+  using copy = openDatabase(part, "write");
+  const [found] = foreignCode(copy);
+  if (found !== undefined)
+    throw new PreconditionError(
+      `it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
+    );
+  rows.assertIntact(copy);
+  makeNew(copy);
+}
+
+/**
+ * Gives the files of a store other names, and puts a new database in their place. After a crash at any time, there is the old
+ * database or the new one, and the old mark reports one that lacks its WAL. Returns the new path of the old store, if there was one.
+ */
+function replaceStore(path: string, part: string): string | undefined {
+  const aside = `${path}.${new Date().toISOString().replaceAll(/[-:.]/g, "")}`;
+  const isThere = existsSync(path) || hasWal(path);
+  if (existsSync(path)) nameTwice(path, aside);
+  if (hasWal(path)) renameSync(`${path}-wal`, `${aside}-wal`);
+  // SQLite would use them with the new database.
+  for (const suffix of ["-wal", "-shm", "-journal"]) rmSync(path + suffix, { force: true });
+  fsyncFolder(dirname(path));
+  renameSync(part, path);
+  if (existsSync(`${path}-mark`)) renameSync(`${path}-mark`, `${aside}-mark`);
+  fsyncFolder(dirname(path));
+  return isThere ? aside : undefined;
+}
+
+function nameTwice(path: string, aside: string): void {
+  try {
+    linkSync(path, aside);
+  } catch {
+    // Some file systems have no hard links.
+    renameSync(path, aside);
+  }
+}
+
+/**
+ * Implements `StoreAdmin.export`. Everything is read first, because a paused reader of the output would keep the WAL from being
+ * used again.
+ */
+export const exportTodos = (
+  path: string,
+  write: (text: string) => Promise<void>,
+  { keys: withKeys, ...task }: TransferOptions,
+): Promise<TransferSummary> =>
+  withStore(path, (database, assertComplete) => {
+    const read = database.transaction(() => {
+      assertComplete();
+      const { table, keys, counters } = rows.readContents(database, () => {});
+      return {
+        lastId: counters.last_id,
+        count: table.count,
+        todos: table.batches(),
+        keys: withKeys === "include" ? keys : undefined,
+        idempotencyRecords: rows.readRecords(database).records,
+      };
+    });
+    return writeExport(read.deferred(), write, task);
+  });
+
+/** Implements `StoreAdmin.exportSkippingDamaged`. */
+export const exportSkippingDamaged = (
+  path: string,
+  write: (text: string) => Promise<void>,
+  { keys: withKeys, ...task }: TransferOptions,
+): Promise<SkipDamagedSummary> =>
+  withStore(path, async (database, assertComplete) => {
+    const problems: string[] = [];
+    const attempt = <T>(what: string, read: () => T): T | undefined => {
+      try {
+        return read();
+      } catch (error) {
+        problems.push(`${what}: ${oneLine(error)}`);
+        return undefined;
+      }
+    };
+    attempt("left out what is damaged", () => rows.assertIntact(database));
+    const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
+    if (counters !== undefined) attempt("the store may lack changes", assertComplete);
+    const found = [...rows.readIntactTodos(database, 1n, MAX_SQLITE_ID)];
+    const todos = [...new Map(found.map(([id, json]) => [id, json]))].sort(([a], [b]) => (a < b ? -1 : 1));
+    const keys = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
+    const contents = {
+      lastId: counters?.last_id ?? todos.at(-1)?.[0] ?? 0n,
+      count: todos.length,
+      todos: inBatches(todos.map(([, json]) => json)),
+      keys: withKeys === "include" ? keys : undefined,
+      idempotencyRecords:
+        attempt("no idempotency key is exported", () => rows.readRecords(database).records) ?? [],
+    };
+    return { ...(await writeExport(contents, write, task)), problems };
+  });
+
+/** Implements `StoreAdmin.import` in one transaction. */
+export async function importTodos(
+  path: string,
+  source: AsyncIterable<Uint8Array>,
+  maxTodos: number,
+  task: TransferOptions,
+): Promise<TransferSummary> {
+  using _ = acquireLock(path);
+  const { database, isNew } = orRefuse(path, () => openToChange(path, "create"));
+  try {
+    if (rows.readCounters(database).last_id > 0n)
+      throw new UsedStoreError(
+        `${path} has contained to-dos: import into a new file, or move this file away first`,
+      );
+    const summary = await importInto(database, source, maxTodos, task);
+    writeMark(path, rows.readCounters(database));
+    database.close();
+    return summary;
+  } catch (error) {
+    database.close();
+    if (isNew) removeDatabase(path);
+    throw error;
+  }
+}
+
+/** Imports an export into a database without to-dos, in one transaction. Closing the database rolls it back. */
+async function importInto(
+  database: Database,
+  source: AsyncIterable<Uint8Array>,
+  maxTodos: number,
+  { keys, ...task }: TransferOptions,
+): Promise<TransferSummary> {
+  database.run("BEGIN IMMEDIATE");
+  const counters = rows.readCounters(database);
+  const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
+  let sum = Number(counters.checksum);
+  for await (const todos of reader.readAll(source, maxTodos, task))
+    for (const todo of todos) sum = (sum + rows.insertTodo(database, todo.id, encodeTodo(todo))) % 2 ** 32;
+  if (reader.keys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
+  for (const key of reader.keys) sum += rows.putKey(database, key);
+  for (const record of reader.idempotencyRecords) rows.putRecord(database, record);
+  const [sequence, checksum] = [BigInt(reader.count), rows.toChecksum(sum)];
+  rows.putCounters(database, { ...counters, epoch: randomId(), sequence, last_id: reader.lastId, checksum });
+  database.run("COMMIT");
+  return reader.summary;
+}
+
+/** There is one format. */
+export const migrate = (path: string): Promise<MigrationSummary> =>
+  withStore(path, () => ({ from: FORMAT, to: FORMAT }));
+
+/** Implements `StoreAdmin.check`. Changes nothing. */
+export async function check(path: string): Promise<CheckResult[]> {
+  try {
+    return await withStore(path, (database, assertComplete) => {
+      // A snapshot: a server may write meanwhile.
+      const run = database.transaction(() => [
+        runCheck("structure", () => rows.assertStructure(database)),
+        runCheck("contents", () => rows.readIntact(database)),
+        runCheck("history", () => assertHistory(database)),
+        // A backup has no mark.
+        ...(existsSync(`${path}-mark`) ? [runCheck("mark", assertComplete)] : []),
+      ]);
+      return run.deferred();
+    });
+  } catch (error) {
+    // SQLite can read nothing in the file.
+    if (!(error instanceof Error) || !isDamage(error.cause)) throw error;
+    return [{ name: "structure", isSound: false, detail: error.message }];
+  }
+}
+
+function runCheck(name: string, run: () => unknown): CheckResult {
+  try {
+    run();
+    return { name, isSound: true, detail: "ok" };
+  } catch (error) {
+    if (!isDamage(error) && !(error instanceof PreconditionError)) throw error;
+    return { name, isSound: false, detail: oneLine(error) };
+  }
+}
+
+/** Checks the events and the idempotency keys, without which a server starts. */
+function assertHistory(database: Database): void {
+  rows.readEvents(database, rows.readCounters(database), DEFAULTS.maxEvents);
+  const { damaged } = rows.readRecords(database);
+  if (damaged.length > 0) throw new DamageError(`${damaged.length} idempotency keys are damaged`);
+}
+
+export interface SqliteProbe {
+  /** The wall-clock time of the last change in milliseconds; `undefined` if the store does not exist. */
+  readonly lastChange: number | undefined;
+  /** The id of the store; `undefined` if the store does not exist or is empty. */
+  readonly id: string | undefined;
+  /** Whether another process has locked the store. */
+  readonly isLocked: boolean;
+}
+
+/**
+ * Checks that a server can open a store and write it, or can create it, and changes nothing. Throws an Error with the
+ * reason if it cannot. It does not throw because another process has the lock.
+ */
+export async function probeSqlite(path: string): Promise<SqliteProbe> {
+  const problem = whyNotWritable(path);
+  if (problem !== undefined) throw new Error(`${path}: ${problem}`);
+  if (!existsSync(path)) {
+    orRefuse(path, () => assertNothingLeft(path));
+    return { lastChange: undefined, id: undefined, isLocked: false };
+  }
+  return withStore(path, (database, assertComplete) => {
+    const { id } = rows.assertIntact(database);
+    assertComplete();
+    const times = [path, `${path}-wal`].map(
+      (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
+    );
+    return { lastChange: Math.max(...times), id, isLocked: isLocked(path) };
+  });
+}

@@ -1,6 +1,0 @@
-import { serveRequests } from "../../../worker-thread.ts";
-import { type BackupRequest, backup } from "./backup.ts";
-
-serveRequests(({ path, file }: BackupRequest) =>
-  backup(path, file, { signal: new AbortController().signal }),
-);
