@@ -280,7 +280,7 @@ test("the runtime rejects malformed requests as the reference describes", async 
   }
 });
 
-test("a request with several problems gets the error that the page lists first", async () => {
+test("a request with several problems gets the error that the contract lists first", async () => {
   const store = openMemory({ maxTodos: 1 });
   await using service = startService({
     store,
