@@ -24,7 +24,7 @@ setDefaultTimeout(LIMIT_MS);
 /** The kernel and processor, as packages with programs name them. */
 const PLATFORM = `${process.platform}-${process.arch}`;
 const NODE_22 = `node-${PLATFORM}@22.23.3`;
-const NODE_24 = `node-${PLATFORM}@24.21.0`;
+const NODE_26 = `node-${PLATFORM}@26.10.0`;
 const DENO = `@deno/${PLATFORM}${process.platform === "linux" ? "-glibc" : ""}@2.9.6`;
 const VITE = "vite@8.3.8";
 const WEBPACK = "webpack@5.112.2";
@@ -33,9 +33,9 @@ const TYPESCRIPT_5_0 = "typescript@5.0.4";
 const JEST = ["jest@30.5.2", "@babel/preset-env@7.29.14"] as const;
 const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
-const [node22, node24, deno, vite, webpack, typescript5, typescript50, jest, attw] = await Promise.all([
+const [node22, node26, deno, vite, webpack, typescript5, typescript50, jest, attw] = await Promise.all([
   installPackages(NODE_22),
-  installPackages(NODE_24),
+  installPackages(NODE_26),
   installPackages(DENO),
   installPackages(VITE),
   installPackages(WEBPACK),
@@ -53,7 +53,7 @@ beforeAll(async () => {
   await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
 }, LIMIT_MS);
 afterAll(async () => {
-  for (const packages of [node22, node24, deno, vite, webpack, typescript5, typescript50, jest, attw])
+  for (const packages of [node22, node26, deno, vite, webpack, typescript5, typescript50, jest, attw])
     if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
   await rm(folder, { recursive: true });
 });
@@ -187,7 +187,7 @@ describe("the installed package adds and lists a to-do", () => {
 
   for (const [packages, major] of [
     [node22, "v22."],
-    [node24, "v24."],
+    [node26, "v26."],
   ] as const)
     test.skipIf(skipFor(packages.whyMissing))(`on Node ${major}x`, async () => {
       const program = inPackages(packages, NODE);

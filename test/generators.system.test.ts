@@ -9,7 +9,7 @@ import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-/** The latest versions that run on Node 20. */
+/** The latest versions that run on the Node of the gate. */
 const PACKAGES = [
   "orval@7.13.0",
   "@kubb/cli@4.39.3",
