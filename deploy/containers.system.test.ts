@@ -93,7 +93,7 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
   test(
     "the image runs alone, is healthy, and has the labels of its build",
     async () => {
-      const commands = commandsOf(CONTAINERS, "docker run")
+      const commands = commandsOf(SERVER, "docker run")
         .replace("build", "build --build-arg SOURCE=a --build-arg VERSION=b --build-arg REVISION=c")
         .replace("run", "run --detach --rm --name alone");
       await runPage(commands, origin);
