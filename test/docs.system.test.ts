@@ -14,7 +14,7 @@ setDefaultTimeout(300_000);
 const README = "README.md";
 /** test/reference.test.ts runs its examples, each of which uses the token of an earlier one. */
 const HTTP_API = "docs/reference/http-api.md";
-const LIVE_PAGE = "docs/tutorials/live-page.md";
+const LIVE_PAGE = "docs/how-to/connect-a-web-app.md";
 const POSTGRES = "docs/how-to/postgresql.md";
 /** release/debian.system.test.ts runs its commands. */
 const SERVER = "docs/tutorials/server-with-https.md";

@@ -1,6 +1,6 @@
 /**
  * A typed client of the service. It uses web standards only, so it runs in Bun, in Node 22 and later, and in browsers.
- * Every call is retried when its response is lost, and retries never create a second to-do.
+ * Every call is retried when its response is lost. The service recognizes the retry of a `create()` for 24 hours.
  *
  * @module
  */

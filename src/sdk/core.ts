@@ -46,8 +46,8 @@ export class TodoApiCore {
   }
 
   /**
-   * Creates a to-do, exactly once, however often the request is sent. With an idempotency key of your own (1 to 255
-   * visible ASCII characters, a new one for each to-do) that also holds across calls and processes, for 24 hours.
+   * Creates a to-do. However often the request is sent within 24 hours, the service creates one, unless a store in memory was
+   * restarted. With an idempotency key of your own (1 to 255 visible ASCII characters) that also holds across calls and processes.
    */
   async create(title: string, options?: CreateOptions): Promise<Todo> {
     return (await this.writes.create(title, options)).result;
