@@ -18,7 +18,6 @@ import {
   SettingOption,
 } from "../src/config/settings.ts";
 import { ERRORS } from "../src/error.ts";
-import { table } from "./openapi.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MARK = "<!-- npm run docs writes this page. Do not edit it. -->";
@@ -75,7 +74,7 @@ const SOURCE = repository.url.replace(/^git\+|\.git$/g, "");
 /** Replaces the address of the repository in a command. */
 const clone = (page: string): string => replace(read(page), /(?<=git clone )\S+/, `${SOURCE}.git`);
 
-/** Replaces the table below the heading "Speed" with the ratios of the benchmark. */
+/** Replaces the list below the heading "Speed" with the ratios of the benchmark. */
 function speed(page: string): string {
   const sections = read("bench/results.md").split(/^## /m);
   const ratio = (workload: string, server: string): string => {
@@ -91,14 +90,11 @@ function speed(page: string): string {
     Express: "Express",
   };
   const workloads = ["GET one", "whoami", "POST", "GET list of 1,000"];
-  const rows = Object.entries(peers)
-    .map(([name, server]) => [name, ...workloads.map((workload) => ratio(workload, server))])
-    .filter(([, ...ratios]) => ratios.some((text) => text !== "–"));
-  return replace(
-    page,
-    /(?<=\n## Speed\n\n.*\n\n)\|.*?(?=\n\n)/s,
-    table(["compared with", ...workloads], rows),
-  );
+  const lines = Object.entries(peers)
+    .map(([name, server]) => [name, workloads.map((workload) => ratio(workload, server))] as const)
+    .filter(([, ratios]) => ratios.some((text) => text !== "–"))
+    .map(([name, ratios]) => `- ${name}: ${ratios.join(", ")}`);
+  return replace(page, /(?<=\n## Speed\n\n.*\n\n)- .*?(?=\n\n)/s, lines.join("\n"));
 }
 
 /** Replaces the addresses of the site (GitHub Pages) and of the issues. */
