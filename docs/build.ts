@@ -27,9 +27,9 @@ const END = "<!-- What follows is written by hand. -->";
 const read = (path: string): string => readFileSync(ROOT + path, "utf8");
 
 /** Returns the texts of the files by path. */
-function generatedFiles(): Readonly<Record<string, string>> {
+async function generatedFiles(): Promise<Readonly<Record<string, string>>> {
   return {
-    "docs/reference/command-line.md": commandLinePage(),
+    "docs/reference/command-line.md": await commandLinePage(),
     "docs/reference/configuration.md": configurationPage(),
     "docs/reference/errors.md": errorsPage(),
     "openapi.json": openApi(),
@@ -168,8 +168,8 @@ function entry(
   return `- ${name}${others.length === 0 ? "" : ` (${others.join(", ")})`}: ${sentence(description)}`;
 }
 
-function commandLinePage(): string {
-  const program = createProgram(process);
+async function commandLinePage(): Promise<string> {
+  const program = await createProgram(process);
   const described = new Set<string>();
   const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
   const sections = [...groups].map(
@@ -270,7 +270,7 @@ const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${tex
 
 if (import.meta.main) {
   const isCheck = process.argv.includes("--check");
-  for (const [path, text] of Object.entries(generatedFiles())) {
+  for (const [path, text] of Object.entries(await generatedFiles())) {
     if (!isCheck) writeFileSync(ROOT + path, text);
     else if (read(path) !== text) {
       const lines = read(path).split("\n");

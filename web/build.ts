@@ -1,5 +1,6 @@
 /**
- * Builds web/built/pages.json from web/: the pages and their assets, minified, with a hash of the content in each asset's name.
+ * Builds web/built/ from web/: the pages and their assets in pages.json, minified, with a hash of the content in each asset's name,
+ * and the pages of errors in error-pages.json.
  * The output is in git, so that the service starts without a build. With --check, writes nothing, and fails if it is out of date.
  */
 import { createHash } from "node:crypto";
@@ -39,14 +40,17 @@ const PAGES = {
   todos: "todos.html",
   docs: "docs.html",
   keys: "keys.html",
+} as const;
+
+const ERROR_PAGES = {
   notFound: "not-found.html",
   unauthorized: "unauthorized.html",
   httpsRequired: "https-required.html",
   misdirected: "misdirected.html",
 } as const;
 
-/** Returns the pages and their assets as the text of web/built/pages.json. */
-async function build(): Promise<string> {
+/** Returns the text of each file in web/built. */
+async function build(): Promise<Readonly<Record<string, string>>> {
   const assets: Record<string, object> = {};
   const pathByName = new Map<string, string>();
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
@@ -69,8 +73,12 @@ async function build(): Promise<string> {
   add("manifest.webmanifest", manifest, { text: manifest });
   // icon.svg, drawn at 32 by 32 pixels.
   const favicon = (await readFile(`${WEB}favicon.ico`)).toString("base64");
-  const pages: Record<string, string> = {};
-  for (const [page, name] of Object.entries(PAGES)) pages[page] = await buildPage(name, pathByName);
+  const buildPages = async (names: Readonly<Record<string, string>>): Promise<Record<string, string>> => {
+    const pages: Record<string, string> = {};
+    for (const [page, name] of Object.entries(names)) pages[page] = await buildPage(name, pathByName);
+    return pages;
+  };
+  const pages = await buildPages(PAGES);
   const { todos = "", docs = "" } = pages;
   const reference = await renderReference();
   pages.docs = docs.replace("</main>", () => `${reference}</main>`);
@@ -78,7 +86,11 @@ async function build(): Promise<string> {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(getHash(todos)),
   });
-  return `${JSON.stringify({ pages, assets, serviceWorker, favicon }, undefined, 2)}\n`;
+  const encode = (value: object): string => `${JSON.stringify(value, undefined, 2)}\n`;
+  return {
+    "pages.json": encode({ pages, assets, serviceWorker, favicon }),
+    "error-pages.json": encode(await buildPages(ERROR_PAGES)),
+  };
 }
 
 /** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
@@ -135,8 +147,11 @@ const getHash = (content: string | Uint8Array): string =>
 const built = await build();
 if (!process.argv.includes("--check")) {
   await mkdir(BUILT, { recursive: true });
-  await writeFile(`${BUILT}pages.json`, built);
-} else if ((await readFile(`${BUILT}pages.json`, "utf8")) !== built) {
-  process.stderr.write("web/built is out of date: run npm run build:web\n");
-  process.exitCode = 1;
+  for (const [name, text] of Object.entries(built)) await writeFile(BUILT + name, text);
+} else {
+  for (const [name, text] of Object.entries(built))
+    if ((await readFile(BUILT + name, "utf8").catch(() => "")) !== text) {
+      process.stderr.write("web/built is out of date: run npm run build:web\n");
+      process.exitCode = 1;
+    }
 }

@@ -5,15 +5,6 @@ import type { Environment } from "../config/setting-values.ts";
 import { addServeOptions } from "../config/settings.ts";
 import { CommandError, USAGE_EXIT_CODE, UsageError } from "../config/usage-error.ts";
 import { hasReplacement } from "../utf8.ts";
-import { addDoctorCommand } from "./commands/doctor.ts";
-import { addHealthCommand } from "./commands/health.ts";
-import { addKeysCommand } from "./commands/keys.ts";
-import { addLoginCommands } from "./commands/login.ts";
-import { addMcpCommand } from "./commands/mcp.ts";
-import { addStoreCommands } from "./commands/stores.ts";
-import { addTodoCommands } from "./commands/todos.ts";
-import { addTransferCommands } from "./commands/transfer.ts";
-import { addUsersCommand } from "./commands/users.ts";
 import { ClosedPipeError, type CommandProcess, handleStdoutErrors, printError } from "./terminal/output.ts";
 import { ProgressLine } from "./terminal/progress.ts";
 
@@ -52,7 +43,7 @@ export async function runProgram(args: readonly string[], process: CommandProces
   try {
     if (args.some(hasReplacement))
       throw new UsageError("an argument is not UTF-8: check the encoding of the terminal");
-    await createProgram(process).parseAsync(args, { from: "user" });
+    await (await createProgram(process, args[0])).parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError) {
       process.exitCode = error.exitCode === 0 ? 0 : USAGE_EXIT_CODE;
@@ -64,8 +55,11 @@ export async function runProgram(args: readonly string[], process: CommandProces
   }
 }
 
-/** Returns the program with all its commands. */
-export function createProgram(process: CommandProcess): Command {
+/**
+ * Returns the program with all its commands.
+ * @param command the name of the command to run: `serve` comes alone
+ */
+export async function createProgram(process: CommandProcess, command?: string): Promise<Command> {
   const program = new Command("todo")
     .description("A to-do HTTP service.")
     .version(version)
@@ -86,8 +80,8 @@ export function createProgram(process: CommandProcess): Command {
     "\nA flag overrides its variable. TODO_ADMIN_PASSWORD has no flag because other users can see arguments.",
   );
   // The log of the server handles these errors itself.
-  program.hook("preAction", (_program, command) => {
-    if (command !== serveCommand) handleStdoutErrors(process);
+  program.hook("preAction", (_program, running) => {
+    if (running !== serveCommand) handleStdoutErrors(process);
   });
   serveCommand.action(async (flags: Flags) => {
     const { serve } = await import("../serve/serve.ts");
@@ -95,19 +89,9 @@ export function createProgram(process: CommandProcess): Command {
     const started = serve(readConfig(flags, process.env), progress.report);
     return started.finally(() => progress.clear());
   });
-  addHealthCommand(program, process);
-  addDoctorCommand(program, process);
-  program.commandsGroup("To-dos of a running service:");
-  addTodoCommands(program, process);
-  addMcpCommand(program, process);
-  addLoginCommands(program, process);
-  program.commandsGroup("API keys and users:");
-  addKeysCommand(program, process);
-  addUsersCommand(program, process);
-  program.commandsGroup("Stores:");
-  addStoreCommands(program, process);
-  addTransferCommands(program, process);
-  program.commandsGroup("Help:");
+  // A server runs for long, so it does not load the other commands.
+  if (command !== serveCommand.name())
+    (await import("./other-commands.ts")).addOtherCommands(program, process);
   return program.helpCommand(true);
 }
 

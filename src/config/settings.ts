@@ -5,8 +5,7 @@ import { DEFAULT_LIMITS } from "../http/limits.ts";
 import { LOG_LEVELS } from "../http/observability/log.ts";
 import { validateBlock } from "../http/policy/address.ts";
 import { parseSimulation } from "../http/simulation.ts";
-import { PRIMARY_DEFAULTS } from "../storage/postgres/primary.ts";
-import { DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
+import { PRIMARY_DEFAULTS, DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
 import {
   anyText,
   bearerToken,

@@ -1,4 +1,3 @@
-import contract from "../../openapi.json" with { type: "json" };
 import type { Guards } from "./auth/guards.ts";
 import type { Context } from "./context.ts";
 import type { EventHandlers } from "./handlers/events.ts";
@@ -25,7 +24,9 @@ export interface Handlers {
   readonly mcp: Handler | undefined;
 }
 
-const openapi = compressedJson(JSON.stringify(contract));
+const openapi = compressedJson(async () =>
+  JSON.stringify((await import("../../openapi.json", { with: { type: "json" } })).default),
+);
 
 /**
  * Returns the route of each path pattern. In private mode, the second argument of `publicRoute` says who may use a route, by

@@ -6,7 +6,6 @@ import type { Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
 import { isEasyToGuess } from "../credential/user.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
-import { createMetricsService } from "../http/listener/metrics.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
 import { isLoopback } from "../http/policy/address.ts";
@@ -15,12 +14,9 @@ import type { OnProgress } from "../storage/maintenance.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
-import { readSchedule, scheduleBackups } from "./backups.ts";
-import { getCertificateFiles, readCertificate, watchCertificate } from "./certificate.ts";
 import { type ConfiguredCredentials, openCredentials } from "./credentials.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
-import { seedStore } from "./seed.ts";
 import {
   confirmFirstKey,
   describeAddresses,
@@ -30,7 +26,6 @@ import {
   showFirstKey,
   whereToOpen,
 } from "./start-message.ts";
-import { registerStoreMetrics } from "./store-metrics.ts";
 
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** How long the last lines wait for a slow reader of the log. */
@@ -44,13 +39,14 @@ const SAME_SIGNAL_MS = 250;
  */
 export async function serve(config: Config, onProgress: OnProgress): Promise<void> {
   const { log, flush } = openLog(config.log.level);
-  const schedule = readSchedule(config);
+  // Modules and libraries are loaded only if a setting needs them.
+  const backups = config.backups.folder && (await import("./backups.ts"));
+  const schedule = backups?.readSchedule(config);
   const { host } = config.address;
   const onLoopback = isLoopback(await resolveAddress(host));
   const simulation = config.simulation.faults;
   if (simulation !== undefined && !onLoopback)
     throw new UsageError(`--simulate works on loopback only, and --host is ${host}: leave one out`);
-  // Libraries are loaded only if a setting needs them.
   const { port } = config.metrics;
   const metrics =
     port === undefined
@@ -59,11 +55,9 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
           version,
           runtime: `bun ${process.versions.bun}`,
         });
-  const open = () => openConfiguredStore(config, metrics, log, onProgress);
-  const { store, todos } = await seedStore(await open(), config.store, open, onProgress);
-  if (metrics !== undefined) registerStoreMetrics(metrics, store, config.store.maxTodos);
-  if (todos !== undefined) log.info({ todos }, "store seeded");
-  else if (config.store.seed !== undefined) log.info({}, "store not seeded: it has held to-dos before");
+  const store = await openSeededStore(config, metrics, log, onProgress);
+  if (metrics !== undefined)
+    (await import("./store-metrics.ts")).registerStoreMetrics(metrics, store, config.store.maxTodos);
   const credentials = await openCredentials(config, store.keys, log);
   if (credentials.needsFirstKey) confirmFirstKey(config);
   const service = createService({
@@ -80,9 +74,10 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
   });
   // First, because a server that cannot start must not acknowledge a write.
   const metricsListener = metrics && port && (await serveMetrics(metrics, config.metrics.host, port, log));
-  const listener = serveAt(service, config, metrics, log);
+  const listener = await serveAt(service, config, metrics, log);
   shutdownOnSignal(listener, config.shutdown.delay * 1000, store, log, flush);
-  if (schedule !== undefined && store.id !== undefined) scheduleBackups(schedule, store.id, log, metrics);
+  if (schedule !== undefined && store.id !== undefined)
+    backups?.scheduleBackups(schedule, store.id, log, metrics);
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
   logKeyChanges(store.keys, log);
   const kind = config.store.url.value.split(":")[0];
@@ -114,8 +109,26 @@ async function serveMetrics(
   log: Log,
 ): Promise<Listener> {
   const onLoopback = isLoopback(await resolveAddress(host));
+  const { createMetricsService } = await import("../http/listener/metrics.ts");
   const service = createMetricsService(metrics, onLoopback, log);
   return listening((address) => listen(service, address), host, port);
+}
+
+/** Opens the store, and fills it from the file of --seed if it has never held a to-do. */
+async function openSeededStore(
+  config: Config,
+  metrics: Metrics | undefined,
+  log: Log,
+  onProgress: OnProgress,
+): Promise<Store> {
+  const open = () => openConfiguredStore(config, metrics, log, onProgress);
+  const opened = await open();
+  if (config.store.seed === undefined) return opened;
+  const { seedStore } = await import("./seed.ts");
+  const { store, todos } = await seedStore(opened, config.store, open, onProgress);
+  if (todos === undefined) log.info({}, "store not seeded: it has held to-dos before");
+  else log.info({ todos }, "store seeded");
+  return store;
 }
 
 async function openConfiguredStore(
@@ -145,17 +158,19 @@ async function openConfiguredStore(
 /** Returns the host and port that the server listens on, as clients send them. */
 export const getOwnHost = ({ address, tls }: Config): string => new URL(localUrl(address, tls)).host;
 
-function serveAt(
+async function serveAt(
   service: Service,
   { address: { host, port }, tls }: Config,
   metrics: Metrics | undefined,
   log: Log,
-): Listener {
-  const files = getCertificateFiles(tls);
-  if (files === undefined) return listening((address) => listen(service, address), host, port);
-  const certificate = readCertificate(files);
+): Promise<Listener> {
+  const { cert, key } = tls;
+  if (cert === undefined || key === undefined)
+    return listening((address) => listen(service, address), host, port);
+  const { readCertificate, watchCertificate } = await import("./certificate.ts");
+  const certificate = readCertificate({ cert, key });
   const listener = listening((address) => listenTls(service, certificate, address), host, port);
-  watchCertificate(files, certificate, listener, log, metrics);
+  watchCertificate({ cert, key }, certificate, listener, log, metrics);
   return listener;
 }
 

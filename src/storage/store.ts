@@ -79,6 +79,16 @@ export const DEFAULTS: Required<StoreOptions> = {
   rescueFolder: undefined,
 };
 
+/** The connections to PostgreSQL. Their defaults are here, because the help of the command line shows one without the driver. */
+export interface PrimaryOptions {
+  /** The maximum number of connections, besides the one that listens while events have subscribers. */
+  readonly connections: number;
+  /** The timeout of a query in milliseconds. Connecting to one host may take a fifth of it. */
+  readonly queryTimeoutMs: number;
+}
+
+export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, queryTimeoutMs: 10_000 };
+
 /** Returns the error of a failed access. */
 export const storeUnavailable = (cause: unknown): ServiceError =>
   cause instanceof ServiceError ? cause : new ServiceError("store_unavailable", { cause });

@@ -23,12 +23,12 @@ export interface CommandProcess {
 
 const FALLBACK_WIDTH = 80;
 
-const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
-
 /** Returns text of at most this many columns, with an ellipsis if it was cut. */
 export function truncate(text: string, columns: number): string {
   // Bun.sliceAnsi with an ellipsis returns too many columns for wide characters.
   if (Bun.stringWidth(text) <= columns) return text;
+  // Made only here, because its tables take a megabyte.
+  const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
   let kept = "";
   let width = 0;
   for (const { segment } of graphemes.segment(text)) {

@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import { promisify } from "node:util";
-import { brotliCompress, gzip } from "node:zlib";
-import built from "../../../web/built/pages.json" with { type: "json" };
+import errorPages from "../../../web/built/error-pages.json" with { type: "json" };
 import { ERRORS, type ErrorCode, ServiceError } from "../../error.ts";
 import { matchesEtag } from "../request.ts";
 import { respond } from "../response.ts";
@@ -38,12 +37,31 @@ interface Asset {
   readonly base64?: string;
 }
 
-const assets = new Map(
-  Object.entries<Asset>(built.assets).map(([name, { type, text = "", base64 }]) => {
-    const coded = fromContent(base64 === undefined ? text : Buffer.from(base64, "base64"));
-    return [name, { type, coded }] as const;
-  }),
-);
+/** Returns a function that makes a value at its first call. After a failure, the next call tries again. */
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make().catch((error) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}
+
+/** Loads the pages and their assets. A service that only programs use never does. */
+const loadBuilt = async () =>
+  (await import("../../../web/built/pages.json", { with: { type: "json" } })).default;
+
+const loadAssets = once(async () => {
+  const { assets } = await loadBuilt();
+  return new Map(
+    Object.entries<Asset>(assets).map(([name, { type, text = "", base64 }]) => {
+      const coded = fromContent(base64 === undefined ? text : Buffer.from(base64, "base64"));
+      return [name, { type, coded }] as const;
+    }),
+  );
+});
 
 const PLAIN_TEXT_HOME = `This is a to-do service.
 
@@ -63,32 +81,36 @@ export const home = (request: Request): Response | Promise<Response> =>
     : respond(200, { "Content-Type": "text/plain; charset=utf-8", Vary: "Origin, Accept" }, PLAIN_TEXT_HOME);
 
 /** Handle the HTML pages: the to-dos, the API keys and the API reference. */
-const todosPage = revalidated(built.pages.todos, HTML);
-export const keysPage = revalidated(built.pages.keys, HTML);
-export const docsPage = revalidated(built.pages.docs, HTML);
+const todosPage = revalidated(async () => (await loadBuilt()).pages.todos, HTML);
+export const keysPage = revalidated(async () => (await loadBuilt()).pages.keys, HTML);
+export const docsPage = revalidated(async () => (await loadBuilt()).pages.docs, HTML);
 
 /** Handles the script of the service worker. */
-export const serviceWorker = revalidated(built.serviceWorker, JAVASCRIPT, WORKER_CSP);
+export const serviceWorker = revalidated(
+  async () => (await loadBuilt()).serviceWorker,
+  JAVASCRIPT,
+  WORKER_CSP,
+);
 
 /** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
 export async function asset(request: RoutedRequest): Promise<Response> {
-  const found = assets.get(request.params.name ?? "");
+  const found = (await loadAssets()).get(request.params.name ?? "");
   if (found === undefined) throw new ServiceError("route_not_found");
   const { type, coded } = found;
   return send(request, coded, { "Content-Type": type, "Cache-Control": IMMUTABLE });
 }
 
 /** Returns a handler of a JSON text that does not change, in the coding that the client prefers. */
-export function compressedJson(text: string): (request: Request) => Promise<Response> {
-  const coded = fromContent(text);
-  return (request) => send(request, coded, { "Content-Type": "application/json" });
+export function compressedJson(load: () => Promise<string>): (request: Request) => Promise<Response> {
+  const prepare = once(async () => fromContent(await load()));
+  return async (request) => send(request, await prepare(), { "Content-Type": "application/json" });
 }
 
-const icon = new Blob([Buffer.from(built.favicon, "base64")]);
+const loadIcon = once(async () => new Blob([Buffer.from((await loadBuilt()).favicon, "base64")]));
 
 /** Returns `/favicon.ico`, which browsers request after every response that names no icon. */
-export const favicon = (): Response =>
-  respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, icon);
+export const favicon = async (): Promise<Response> =>
+  respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, await loadIcon());
 
 /** Returns whether the client prefers HTML (RFC 9110 §12.5.1). Browsers name it explicitly; other programs do not. */
 export function prefersHtml({ headers }: Request): boolean {
@@ -100,10 +122,10 @@ export function prefersHtml({ headers }: Request): boolean {
 
 /** The pages of the errors that a person can meet by opening an address. */
 const ERROR_PAGES: Partial<Readonly<Record<ErrorCode, Blob>>> = {
-  route_not_found: new Blob([built.pages.notFound]),
-  https_required: new Blob([built.pages.httpsRequired]),
-  unauthorized: new Blob([built.pages.unauthorized]),
-  misdirected_host: new Blob([built.pages.misdirected]),
+  route_not_found: new Blob([errorPages.notFound]),
+  https_required: new Blob([errorPages.httpsRequired]),
+  unauthorized: new Blob([errorPages.unauthorized]),
+  misdirected_host: new Blob([errorPages.misdirected]),
 };
 
 /**
@@ -136,20 +158,23 @@ export function errorPage({ code, headers }: ServiceError, request: Request): Re
 
 /** Returns a handler of a text that clients store and revalidate each time. */
 function revalidated(
-  text: string,
+  load: () => Promise<string>,
   type: string,
   contentSecurityPolicy = PAGE_CSP,
 ): (request: Request) => Promise<Response> {
-  const coded = fromContent(text);
-  // Weak, because all codings of a text share the tag (RFC 9110 §8.8.1).
-  const etag = `W/"${hash("sha256", text, "base64url").slice(0, 16)}"`;
-  const headers = {
-    "Cache-Control": "no-cache",
-    ETag: etag,
-    "Content-Security-Policy": contentSecurityPolicy,
-    "Referrer-Policy": "same-origin",
-  };
+  const prepare = once(async () => {
+    const text = await load();
+    // Weak, because all codings of a text share the tag (RFC 9110 §8.8.1).
+    return { coded: fromContent(text), etag: `W/"${hash("sha256", text, "base64url").slice(0, 16)}"` };
+  });
   return async (request) => {
+    const { coded, etag } = await prepare();
+    const headers = {
+      "Cache-Control": "no-cache",
+      ETag: etag,
+      "Content-Security-Policy": contentSecurityPolicy,
+      "Referrer-Policy": "same-origin",
+    };
     const ifNoneMatch = request.headers.get("if-none-match");
     if (ifNoneMatch !== null && matchesEtag(ifNoneMatch, etag))
       return respond(304, { ...headers, Vary: VARY_PAGE });
@@ -192,21 +217,19 @@ const parseWeight = (text: string): number =>
 
 type Content = string | Buffer<ArrayBuffer>;
 
-const ENCODE: Readonly<Record<Coding, (content: Content) => Promise<Content>>> = {
-  br: promisify(brotliCompress),
-  gzip: promisify(gzip),
-  identity: async (content) => content,
-};
+/** Encodes a content. Loads the library at its first use. */
+async function encode(content: Content, coding: Coding): Promise<Content> {
+  if (coding === "identity") return content;
+  const { brotliCompress, gzip } = await import("node:zlib");
+  return promisify(coding === "br" ? brotliCompress : gzip)(content);
+}
 
-/** Returns a function that encodes a content on the first use of a coding. After a failure, the next use tries again. */
+/** Returns a function that encodes a content on the first use of a coding. */
 function fromContent(content: Content): Coded {
-  const blobs = new Map<Coding, Promise<Blob>>();
+  const blobs = new Map<Coding, () => Promise<Blob>>();
   return (coding) => {
-    const known = blobs.get(coding);
-    if (known !== undefined) return known;
-    const blob = ENCODE[coding](content).then((encoded) => new Blob([encoded]));
+    const blob = blobs.get(coding) ?? once(async () => new Blob([await encode(content, coding)]));
     blobs.set(coding, blob);
-    blob.catch(() => blobs.delete(coding));
-    return blob;
+    return blob();
   };
 }

@@ -16,7 +16,6 @@ import {
 } from "../../credential/session.ts";
 import { describeBrowser } from "../../device-name.ts";
 import { ServiceError } from "../../error.ts";
-import { encodeQrCode, formatLink } from "../../sign-in-link.ts";
 import { ownProperty, requireText } from "../../validation.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { BEARER_CHALLENGE } from "../auth/private.ts";
@@ -188,7 +187,9 @@ export function requireOrigin(request: Request, { forwarding, isSecure }: Connec
   throw new ServiceError("misdirected_host", { detail: "The link contains the Host, so send a valid one." });
 }
 
-export function linkReply(origin: string, { code, expiresAt }: Link): Response {
+export async function linkReply(origin: string, { code, expiresAt }: Link): Promise<Response> {
+  // Few servers need the QR code.
+  const { encodeQrCode, formatLink } = await import("../../sign-in-link.ts");
   const link = formatLink(origin, code);
   return respondJson(201, { link, qrCode: encodeQrCode(link), expiresAt: formatTime(expiresAt) });
 }

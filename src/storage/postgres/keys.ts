@@ -1,8 +1,8 @@
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { type KeyRow, toKey, toStoredKey, toValues } from "../records/key-row.ts";
 import { KeyUsage } from "../records/key-usage.ts";
-import type { KeyStoreHandle } from "../store.ts";
-import { openPrimary, PRIMARY_DEFAULTS, type Primary, type Value } from "./primary.ts";
+import { type KeyStoreHandle, PRIMARY_DEFAULTS } from "../store.ts";
+import { openPrimary, type Primary, type Value } from "./primary.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** Opens only the API keys of a database. Throws an Error with the reason if it cannot be used. */

@@ -1,7 +1,7 @@
 import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import { StoreUnavailableError, storeUnavailable } from "../store.ts";
+import { PRIMARY_DEFAULTS, type PrimaryOptions, StoreUnavailableError, storeUnavailable } from "../store.ts";
 
 const CHANNEL = "todo_service";
 
@@ -16,15 +16,6 @@ const CONNECTION_FAILURES = /^(?:25006|55000|57P0[1-5]|08...|ERR_POSTGRES_(?:CON
 
 /** Insufficient resources, such as too many connections or a full disk. */
 const OUT_OF_RESOURCES = /^53...$/;
-
-export interface PrimaryOptions {
-  /** The maximum number of connections, besides the one that listens while events have subscribers. */
-  readonly connections: number;
-  /** The timeout of a query in milliseconds. Connecting to one host may take a fifth of it. */
-  readonly queryTimeoutMs: number;
-}
-
-export const PRIMARY_DEFAULTS: PrimaryOptions = { connections: 4, queryTimeoutMs: 10_000 };
 
 /**
  * Calls `open` with a connection pool, which stays open if `open` succeeds. Throws an Error with the reason if it cannot, and

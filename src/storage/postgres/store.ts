@@ -2,20 +2,20 @@ import type { SQL } from "bun";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList, Written } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
 import { TodoState } from "../state.ts";
-import { DEFAULTS, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
+import {
+  DEFAULTS,
+  PRIMARY_DEFAULTS,
+  type PrimaryOptions,
+  type Store,
+  type StoreOptions,
+  storeUnavailable,
+} from "../store.ts";
 import { Table } from "../table/table.ts";
 import { WriteHealth } from "../write-health.ts";
 import { WriteQueue } from "../write-queue.ts";
 import { Batch, type Outcomes } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
-import {
-  openPrimary,
-  PRIMARY_DEFAULTS,
-  type Primary,
-  type PrimaryOptions,
-  TimeoutError,
-  type Value,
-} from "./primary.ts";
+import { openPrimary, type Primary, TimeoutError, type Value } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
 import { decodeTail, follow, type TailRow } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
