@@ -9,10 +9,10 @@ import { DEFAULT_LIMITS, IDLE_SECONDS, MAX_BODY_BYTES, MAX_REQUEST_BYTES } from 
 import { AUTHENTICATION_OUTCOMES, SURFACES } from "../src/http/observability/instrumentation.ts";
 import { MAX_UNFINISHED_BYTES } from "../src/http/unfinished-bodies.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { PRIMARY_DEFAULTS } from "../src/storage/store.ts";
 import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";
 import { RETENTION_MS } from "../src/storage/records/idempotency.ts";
 import { MAX_SQLITE_ID } from "../src/storage/sqlite/store.ts";
+import { PRIMARY_DEFAULTS } from "../src/storage/store.ts";
 import { MAX_TITLE_LENGTH, MAX_TODO_ID, STORE_OPERATIONS } from "../src/todo.ts";
 import { certificateIn } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
