@@ -100,31 +100,13 @@ describe("private mode", () => {
     expect(calls).toEqual([]);
   }, 120_000);
 
-  test.each([
-    ["a bearer token", (token: string) => `Bearer ${token}`],
-    ["a user's password", () => AS_ANN],
-    ["a token as the password, with any user name", (token: string) => basic("anyone", token)],
-    ["a token as the password, without a user name", (token: string) => basic("", token)],
-  ])("accepts %s for every path", async (_what, credential) => {
+  test.each(["anyone", ""])("accepts a token as the password of the user %j", async (user) => {
     await using service = await startPrivate();
-    const init = as(credential(service.key.token));
-    const post = await service.sendJson("POST", "/api/todos", { title: CANARY }, init);
-    expect(post.status).toBe(201);
-    for (const path of [...PUBLIC_PATHS, "/api/todos", "/api/todos/1"])
-      expect([path, (await service.send("GET", path, init)).status]).toEqual([path, 200]);
-    expect((await service.sendJson("PATCH", "/api/todos/1", { done: true }, init)).status).toBe(200);
-    expect((await service.send("DELETE", "/api/todos/1", init)).status).toBe(204);
-    expect(await statusAndCode(await service.send("GET", "/api/nowhere", init))).toEqual([
-      404,
-      "route_not_found",
-    ]);
-    expect(await statusAndCode(await service.send("PUT", "/api/todos", init))).toEqual([
-      405,
-      "method_not_allowed",
-    ]);
-    const events = await service.send("GET", "/api/events", init);
-    expect(events.status).toBe(200);
-    await events.body?.cancel();
+    const init = as(basic(user, service.key.token));
+    expect((await service.sendJson("POST", "/api/todos", { title: CANARY }, init)).status).toBe(201);
+    expect((await service.send("GET", "/api/todos/1", init)).status).toBe(200);
+    const nowhere = await service.send("GET", "/api/nowhere", init);
+    expect(await statusAndCode(nowhere)).toEqual([404, "route_not_found"]);
   });
 
   test.each<[what: string, authorization: string | undefined, error: string]>([

@@ -197,15 +197,7 @@ describe("POST /admin/keys/:id/rotate", () => {
   test("rejects an invalid body and does not change the key", async () => {
     await using served = serveKeys();
     const key = await served.make({ name: "ci" });
-    for (const [body, errors] of [
-      [{ overlap: 0 }, ["overlap must be a string"]],
-      [null, ['overlap must be a member of an object: {"overlap": "24h"}']],
-    ] as const) {
-      expect(await brokenBy(await rotate(served, key, body))).toEqual([...errors]);
-    }
-    const init = { ...as(ROOT, { "Content-Type": "application/json" }), body: "{" };
-    const broken = await served.service.send("POST", `/admin/keys/${key.id}/rotate`, init);
-    expect(await statusAndCode(broken)).toEqual([400, "invalid_json"]);
+    expect(await brokenBy(await rotate(served, key, { overlap: 0 }))).toEqual(["overlap must be a string"]);
     expect(await served.list()).toHaveLength(1);
   });
 

@@ -5,7 +5,6 @@ import { capturingLog } from "../../../test/log.ts";
 import { ANN, AS_ANN, startPrivate as startWith } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { openSocket, readToEnd } from "../../../test/raw-http.ts";
-import { startService } from "../../../test/service.ts";
 import type { Scope } from "../../credential/client.ts";
 import { type Key, rotateKey } from "../../credential/key.ts";
 import { mintToken } from "../../credential/token.ts";
@@ -225,20 +224,6 @@ describe("POST /api/session", () => {
         });
       }
     }
-  });
-
-  test("does not exist without private mode", async () => {
-    const store = openMemory();
-    await using service = startService({ store, credentials: { keys: store.keys, checkUser: () => true } });
-    for (const [method, path] of [
-      ["GET", "/api/session"],
-      ["POST", "/api/session"],
-      ["DELETE", "/api/session"],
-      ["POST", "/api/session/link"],
-      ["POST", "/api/session/links"],
-      ["DELETE", "/api/session/devices/x"],
-    ] as const)
-      expect(await statusAndCode(await service.send(method, path))).toEqual([404, "route_not_found"]);
   });
 });
 
