@@ -21,10 +21,9 @@ const FRAME_MS = 16;
  * TypeError if the list to start from is only a page.
  */
 export function followList(source: Source, options: FollowOptions): FollowedList {
-  const { from } = options;
-  if (from?.next !== undefined) throw new TypeError("from: a page is not the whole list");
+  if (options.from?.next !== undefined) throw new TypeError("from: a page is not the whole list");
   const subscribers = new Set<{ readonly onState: (state: LiveList) => void }>();
-  let list = startList(from);
+  let list = startList(options.from);
   const { overlay, ...writes } = createPendingWrites(source.writes, () => list.todos, onChange);
   let state: LiveList = { status: "connecting", todos: [] };
   let isOutdated = true;
@@ -38,16 +37,10 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   function getState(): LiveList {
     if (!isOutdated) return state;
     isOutdated = false;
-    const { todos, position, status, error } = list;
+    const { todos, position } = list;
     if (position !== undefined) overlay.advance({ todos, position });
-    const shown = reuse(overlay.apply(todos), state.todos);
-    if (
-      shown !== state.todos ||
-      state.position !== position ||
-      state.status !== status ||
-      state.error !== error
-    )
-      state = { ...list, todos: shown };
+    const next = { ...list, todos: reuse(overlay.apply(todos), state.todos) };
+    if (!isSame(next, state)) state = next;
     return state;
   }
 
@@ -79,10 +72,9 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     });
   }
 
-  /** Forgets the list and the writes, because the next session may be another person's. */
+  /** Forgets the list, and rejects the writes that were not sent, because the next session may be another person's. */
   function reset(error?: Error): void {
     run?.abort();
-    // Writes that were not sent reject.
     overlay.clear();
     list = startList();
     if (error !== undefined) Object.assign(list, { status: "signed-out", error });
@@ -126,6 +118,9 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     for (const { onState } of subscribers) onState(state);
   }
 }
+
+const isSame = (one: LiveList, other: LiveList): boolean =>
+  (["todos", "position", "status", "error"] as const).every((name) => one[name] === other[name]);
 
 /** Yields each state until the signal aborts or the iteration ends. Throws the error of the last one. */
 function iterate(subscribe: FollowedList["subscribe"], other: AbortSignal | undefined) {

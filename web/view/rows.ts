@@ -6,6 +6,8 @@ import { installSwipe } from "./swipe.ts";
 
 /** Rows per new block. The document contains only the blocks near the viewport. */
 const BLOCK_SIZE = 50;
+/** A Mac's key "delete" is Backspace. */
+const DELETE_KEYS: readonly string[] = ["Delete", "Backspace"];
 const ROOT_MARGIN = "1000px 0px";
 /** A ticked row stays this long after the last tap, so that no row moves while the user ticks several. */
 const HOLD_MS = 600;
@@ -140,8 +142,7 @@ export class VirtualList {
       const focused = this.#focused();
       if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
       const { key, repeat } = event;
-      // Backspace is the key "delete" of a Mac.
-      const isDelete = key === "Delete" || key === "Backspace";
+      const isDelete = DELETE_KEYS.includes(key);
       if (isDelete && !repeat && !this.isReadOnly) remove(event.target, focused.control);
       else if (key === "ArrowDown") this.#moveFocus(focused, 1);
       else if (key === "ArrowUp") this.#moveFocus(focused, -1);
