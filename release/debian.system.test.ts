@@ -155,7 +155,7 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
       await request("/api/todos/1", "-X DELETE");
       expect(await list()).toBe("[]");
       expect(await page(SERVER, "ls /var/lib/todo-service/backups")).toContain('"title":"milk"');
-      await system.shell(`mv ${STATE}/backups/mine.db ${STATE}/backups/todos-999.db`);
+      await system.shell(`mv ${STATE}/backups/mine.db ${STATE}/backups/todos-zzz.db`);
       await page(BACKUPS, "systemctl stop");
       await untilReady();
       expect(await list()).toBe(LIST);
@@ -184,6 +184,7 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
           await system.shell("stat -c '%a %U' /etc/others; ls /etc/ld.so.preload 2>/dev/null || true"),
         ).toBe("755 root");
         await system.shell(`rm ${STATE}/users ${STATE}/backups
+        install -d -o todo-service -g todo-service -m 750 ${STATE}/backups
         cp --preserve=all /tmp/users ${STATE}/users
         grep -x TODO_MAX_TODOS=5 /etc/todo-service/environment
         systemctl restart todo-service`);
@@ -205,7 +206,7 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
 
     step("has a manual page without Markdown", async () => {
       const manual = await system.shell(
-        `dpkg-deb --extract /packages/${OLD} /tmp/content; cat /tmp/content/usr/share/man/man1/todo.1`,
+        `dpkg-deb --extract /packages/${OLD} /tmp/content; cat /tmp/content/usr/share/man/man1/todo.1; rm -r /tmp/content`,
       );
       for (const command of ["todo serve", "todo keys create"])
         expect(manual).toContain(`.SS "\\fB${command}\\fP"`);

@@ -1,6 +1,6 @@
 /** Debian systems that tests start in namespaces of their own. */
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rename, rmdir } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rename, rm, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, ended, run } from "./command.ts";
@@ -46,6 +46,8 @@ export async function buildDebian(suite: string, packages: string, folder: strin
     ...["doc", "man", "locale"].map((name) => `--dpkgopt=path-exclude=/usr/share/${name}/*`),
     ...[`--include=${packages}`, suite, `${root}.part`],
   ]);
+  // The system itself installs packages with all their files.
+  await rm(join(`${root}.part`, "etc/dpkg/dpkg.cfg.d/99mmdebstrap"));
   await rename(`${root}.part`, root);
   return root;
 }
