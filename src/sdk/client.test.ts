@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import contract from "../../openapi.json" with { type: "json" };
 import { type Runtime, testClient } from "../../test/client-suite.ts";
 import { run } from "../../test/command.ts";
+import { hurry } from "../../test/hurry.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
@@ -76,24 +77,6 @@ function answered(
 
 const stream = (body: string | ReadableStream) =>
   new Response(body, { headers: { "Content-Type": "text/event-stream" } });
-
-/** Fires each timer as soon as nothing else runs. Date advances by the complete delay of the timer. */
-function hurry(): Disposable {
-  jest.useFakeTimers();
-  let isOver = false;
-  const goOn = (): void => {
-    if (isOver) return;
-    jest.advanceTimersToNextTimer();
-    setImmediate(goOn);
-  };
-  setImmediate(goOn);
-  return {
-    [Symbol.dispose]: () => {
-      isOver = true;
-      jest.useRealTimers();
-    },
-  };
-}
 
 /** Lets everything run that waits for no timer. */
 async function untilIdle(): Promise<void> {

@@ -1,20 +1,17 @@
 import { describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import fc from "fast-check";
-import { startService, type TestService } from "../../test/service.ts";
+import { hurry } from "../../test/hurry.ts";
 import { until } from "../../test/until.ts";
+import { createService, type Service } from "../http/service.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { openSqlite } from "../storage/sqlite/store.ts";
 import type { TodoStore } from "../todo.ts";
 import { compareIds, type LiveList, type Todo, TodoApi } from "./client.ts";
 import { isNewId, newId, Overlay } from "./overlay.ts";
 
-const ROUNDS = Number(process.env.TODO_TEST_OVERLAY_ROUNDS ?? 25);
+const ROUNDS = 300;
 /** Few events, so that a list that missed some must be loaded again. */
 const MAX_EVENTS = 3;
-const BASE = "http://todo.example";
+const BASE = "http://localhost";
 
 type Step =
   /** Each title of `add` occurs once. Those of `addSame` and `addOther` can be equal. */
@@ -30,8 +27,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 const run = fc.record({
-  /** A store in memory loses all to-dos when it is restarted. A SQLite file begins a new epoch. */
-  kind: fc.constantFrom("memory", "sqlite"),
+  /** Whether a store keeps its to-dos when it is restarted. It always begins a new epoch. */
+  isKept: fc.boolean(),
   steps: fc.array(step, { minLength: 5, maxLength: 25 }),
   /** Milliseconds of requests, responses, events and pauses, in turn. */
   delays: fc.array(fc.integer({ min: 0, max: 25 }), { minLength: 20, maxLength: 40 }),
@@ -42,8 +39,61 @@ const run = fc.record({
 /** Two services that share a store, as replicas do. */
 interface Servers {
   readonly store: TodoStore;
-  readonly services: readonly TestService[];
+  readonly services: readonly Service[];
+  /** What each id was created with. */
+  readonly created: ReadonlyMap<bigint, Parameters<TodoStore["insert"]>>;
 }
+
+/** Starts services with a store that has what another one has, or with an empty one. */
+async function start(lastId: bigint, kept?: Servers): Promise<Servers> {
+  const store = openMemory({ maxEvents: MAX_EVENTS, lastId });
+  const created = new Map<bigint, Parameters<TodoStore["insert"]>>();
+  const insert = store.insert.bind(store);
+  store.insert = async (...args) => {
+    const result = await insert(...args);
+    if (!created.has(result.id)) created.set(result.id, args);
+    return result;
+  };
+  const left = new Map((await todosOf(kept)).map(({ id, done }) => [BigInt(id), done]));
+  for (const [id, args] of kept?.created ?? []) {
+    await store.insert(...args);
+    if (!left.has(id)) await store.delete(id);
+    else if (left.get(id)) await store.setDone(id, true);
+  }
+  return { store, services: [createService({ store }), createService({ store })], created };
+}
+
+async function stop({ store, services }: Servers): Promise<void> {
+  for (const service of services) service.close();
+  await store.close();
+}
+
+/** Calls the handler of a request, without a socket. */
+async function call({ routes }: Service, url: string, init: RequestInit): Promise<Response> {
+  const { pathname } = new URL(url);
+  const id = /^\/api\/todos\/(.*)/.exec(pathname)?.[1];
+  const handler = routes[id === undefined ? pathname : "/api/todos/:id"];
+  if (handler === undefined) throw new Error(`no route ${pathname}`);
+  const request = Object.assign(new Request(url, init), { params: id === undefined ? {} : { id } });
+  const server = {
+    protocol: "http",
+    requestIP: () => ({ address: "127.0.0.1" }),
+    timeout: () => {},
+  } as const;
+  return await handler(request, server);
+}
+
+async function todosOf(servers: Servers | undefined): Promise<readonly Todo[]> {
+  return (await listOf(servers))?.todos ?? [];
+}
+
+async function listOf(servers: Servers | undefined) {
+  const [service] = servers?.services ?? [];
+  if (service === undefined) return undefined;
+  return await new TodoApi({ baseUrl: BASE, fetch: (url, init) => call(service, url, init) }).list();
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Returns a client of servers that can be replaced, on a network with delays and lost responses. */
 function clientOf(getServers: () => Servers, nextDelay: () => number, isLost: () => boolean) {
@@ -55,19 +105,20 @@ function clientOf(getServers: () => Servers, nextDelay: () => number, isLost: ()
     retries: 50,
     fetch: async (url, init) => {
       // A list is slow, so that writes are answered while it loads.
-      await Bun.sleep(nextDelay() * (url.endsWith("/todos") && init.method === "GET" ? 6 : 1));
+      await sleep(nextDelay() * (url.endsWith("/todos") && init.method === "GET" ? 6 : 1));
       const { services } = getServers();
       const service = services[++requests % services.length];
-      const response = await fetch(url.replace(BASE, service?.url ?? ""), init);
+      if (service === undefined) throw new TypeError("no service");
+      const response = await call(service, url, init);
       if (!url.includes("/events")) {
         const body = await response.arrayBuffer();
-        await Bun.sleep(nextDelay());
+        await sleep(nextDelay());
         if (isFaulty.now && isLost()) throw new TypeError("the response is lost");
         return new Response(response.status === 204 ? null : body, response);
       }
       const delayed = new TransformStream<Uint8Array, Uint8Array>({
         transform: async (chunk, controller) => {
-          await Bun.sleep(nextDelay());
+          await sleep(nextDelay());
           controller.enqueue(chunk);
         },
       });
@@ -181,32 +232,18 @@ describe("an overlay", () => {
 
 test("a followed list shows each write at once and exactly once, whatever else happens", async () => {
   await fc.assert(
-    fc.asyncProperty(run, async ({ kind, steps, delays, losses }) => {
+    fc.asyncProperty(run, async ({ isKept, steps, delays, losses }) => {
+      using _clock = hurry();
       await using stack = new AsyncDisposableStack();
-      const folder = mkdtempSync(join(tmpdir(), "overlay-"));
-      stack.defer(() => rmSync(folder, { recursive: true }));
       let [delayed, lost] = [0, 0];
       const nextDelay = (): number => delays[++delayed % delays.length] ?? 0;
       const isLost = (): boolean => losses[++lost % losses.length] === true && lost % 3 === 0;
       const judge = createJudge();
       const { boundsOf } = judge;
 
+      // No id is assigned again. A write to an old list would hit another to-do, and no client could know.
       let starts = 0n;
-      const start = async (): Promise<Servers> => {
-        const options = { maxEvents: MAX_EVENTS };
-        // No id is assigned again. A write to an old list would hit another to-do, and no client could know.
-        const lastId = 1000n * starts++;
-        const store =
-          kind === "memory"
-            ? openMemory({ ...options, lastId })
-            : await openSqlite(join(folder, "todos.db"), options);
-        return { store, services: [startService({ store }), startService({ store })] };
-      };
-      const stop = async ({ store, services }: Servers): Promise<void> => {
-        for (const service of services) await service[Symbol.asyncDispose]();
-        await store.close();
-      };
-      let servers = await start();
+      let servers = await start(0n);
       stack.defer(() => stop(servers));
 
       const { api, cut, calm } = clientOf(() => servers, nextDelay, isLost);
@@ -233,7 +270,7 @@ test("a followed list shows each write at once and exactly once, whatever else h
       const ignoreAbsent = ({ code }: { readonly code: string }): void => expect(code).toBe("todo_not_found");
 
       for (const [index, { what, ...rest }] of steps.entries()) {
-        const { todos } = await new TodoApi({ baseUrl: servers.services[0]?.url ?? "" }).list();
+        const todos = await todosOf(servers);
         const chosen = "at" in rest ? judge.shown[rest.at % judge.shown.length] : undefined;
         const other = "at" in rest ? todos[rest.at % todos.length] : undefined;
         if (what === "add") add(`own ${index}`);
@@ -260,25 +297,23 @@ test("a followed list shows each write at once and exactly once, whatever else h
           await servers.store.delete(BigInt(other.id));
         } else if (what === "cut") cut();
         else if (what === "restart") {
-          if (kind === "memory") {
+          if (!isKept) {
             await Promise.all(writes);
             judge.forgetLeast();
           }
-          const old = servers;
           cut();
-          if (kind === "sqlite") await stop(old);
-          servers = await start();
-          if (kind === "memory") await stop(old);
+          const old = servers;
+          servers = isKept ? await start(0n, old) : await start(1000n * ++starts);
+          await stop(old);
         } else if (what === "settle") await Promise.all(writes);
-        await Bun.sleep(nextDelay());
+        await sleep(nextDelay());
         if (failure !== undefined) throw failure;
       }
       calm();
       await Promise.all(writes);
-      const present = new TodoApi({ baseUrl: servers.services[0]?.url ?? "" });
-      await until(async () => list.getState().position === (await present.list()).position, "all changes");
+      await until(async () => list.getState().position === (await listOf(servers))?.position, "all changes");
       await until(
-        async () => Bun.deepEquals(list.getState().todos, (await present.list()).todos),
+        async () => Bun.deepEquals(list.getState().todos, await todosOf(servers)),
         "the service's list",
       );
       if (failure !== undefined) throw failure;
