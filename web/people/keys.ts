@@ -21,6 +21,7 @@ const POLL_INTERVAL_MS = 10_000;
 
 const main = requireElement("main", HTMLElement);
 const form = requireElement("#new-key", HTMLFormElement);
+const submitButton = requireElement("#new-key > button", HTMLButtonElement);
 const nameInput = requireElement("#name", HTMLInputElement);
 const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
@@ -39,14 +40,11 @@ let loads = 0;
 let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
 /** Whether the service is private, so that browsers sign in with links. `undefined` until it is known. */
 let isPrivate: boolean | undefined;
-/** The tokens that the user has not dismissed. A dialog shows the first one. The service cannot show them again. */
-let tokens: readonly MintedApiKey[] = [];
-/** The token that the dialog shows. */
-let shownToken: MintedApiKey | undefined;
-/** The tokens that were copied. */
-const copied = new Set<string>();
-/** The number of requests whose response will contain a token. */
-let pendingTokens = 0;
+/** The key whose token the dialog shows. The service cannot show it again. */
+let shown: MintedApiKey | undefined;
+let isCopied = false;
+/** A request whose response will contain a token. Until then, nothing else on the page can be used. */
+let isMinting = false;
 
 /** Reads the keys and shows them. Ignores the response if a later call has started, because that one knows more. */
 async function load(): Promise<void> {
@@ -90,26 +88,25 @@ function sort(keys: readonly ApiKey[]): ApiKey[] {
 
 const isProgram = ({ deviceOf }: ApiKey): boolean => deviceOf === undefined;
 
-/** Shows the keys, and only the tokens of valid ones. Keeps the rows that did not change, and the focus. */
+/** Shows the keys, and only the token of a valid one. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
   const focused = focusedButton();
-  const shown = rows;
+  const before = rows;
   rows = new Map(
     sort(keys).map((key) => {
       const isRotated =
         isProgram(key) && keys.findLast((other) => isProgram(other) && other.name === key.name) !== key;
       const content = JSON.stringify([key, isExpired(key), isRotated]);
-      return [content, shown.get(content) ?? createRow(key, isRotated)];
+      return [content, before.get(content) ?? createRow(key, isRotated)];
     }),
   );
-  for (const [content, row] of shown) if (!rows.has(content)) row.remove();
+  for (const [content, row] of before) if (!rows.has(content)) row.remove();
   // A row that stays is not moved, because that would end a selection in it.
   [...rows.values()].forEach((row, index) => {
     if (tableBody.rows[index] !== row) tableBody.insertBefore(row, tableBody.rows[index] ?? null);
   });
   if (focused?.button.isConnected === false) focusButton(focused);
-  const valid = keys.filter((key) => !isExpired(key)).map(({ id }) => id);
-  keepTokens(tokens.filter(({ id }) => valid.includes(id)));
+  if (shown !== undefined && !keys.some((key) => key.id === shown?.id && !isExpired(key))) invite.close();
 }
 
 interface FocusedButton {
@@ -205,44 +202,46 @@ function readExpires(): string | undefined {
   return presetInput.value === "never" ? undefined : presetInput.value;
 }
 
-/** Waits for a new token and shows it in a dialog. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
-async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<void> {
-  pendingTokens++;
+/** Waits for a new token. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
+async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<MintedApiKey> {
+  setMinting(true);
   try {
     const minted = await minting;
     // A list that was requested earlier may lack the key. Only the response to the last request counts.
     load();
-    keepTokens([...tokens, minted]);
+    return minted;
   } catch (error) {
     if (!isUncertain(error)) throw error;
     throw new TodoApiError(error.code, error.message, { detail: `${errorMessage(error)} ${advice}` });
   } finally {
-    pendingTokens--;
+    setMinting(false);
   }
+}
+
+function setMinting(is: boolean): void {
+  isMinting = is;
+  for (const section of document.querySelectorAll("section")) section.inert = is;
 }
 
 /** Returns whether a request failed without an answer from the service, which may have done what was requested. */
 const isUncertain = (error: unknown): error is TodoApiError =>
   error instanceof TodoApiError && /^(?:network_error|timeout|unexpected_answer)$/.test(error.code);
 
-const readForm = (): string =>
-  JSON.stringify([nameInput, presetInput, expiresInput, scopeInput].map(({ value }) => value));
-
 onSubmit(form, async () => {
-  const submitted = readForm();
   const scope = scopeInput.value === "read" ? "read" : "write";
   const expires = readExpires();
   const advice = "If the key is listed below, revoke it and create another one, because its token is lost.";
   try {
-    await mint(api.create(nameInput.value, { scope, ...(expires !== undefined && { expires }) }), advice);
-    // The user may have typed the next name, or opened a dialog, before the response came.
-    if (readForm() !== submitted) return;
+    const creating = api.create(nameInput.value, { scope, ...(expires !== undefined && { expires }) });
+    const minted = await mint(creating, advice);
     form.reset();
     showOtherDuration();
     showFieldErrors([nameInput, expiresInput], []);
+    submitButton.focus();
+    openInvite(minted, minted.token);
   } catch (error) {
-    if (readForm() === submitted) showError(error, [nameInput, expiresInput]);
-    else showToast("The key was not created. ", errorMessage(error));
+    submitButton.focus();
+    showError(error, [nameInput, expiresInput]);
     if (isUncertain(error)) await load();
   }
 });
@@ -323,7 +322,7 @@ interface Confirmation {
 function confirm(
   { name }: ApiKey,
   { heading, text, field, button }: Confirmation,
-  run: (value: string) => Promise<void>,
+  run: (value: string) => Promise<MintedApiKey | undefined>,
 ): void {
   document.querySelector("#confirm")?.remove();
   main.append(requireElement("#confirmation", HTMLTemplateElement).content.cloneNode(true));
@@ -343,11 +342,11 @@ function confirm(
   let isDone = false;
   onSubmit(requireElement("#confirm form", HTMLFormElement), async () => {
     try {
-      await run(input.value.trim());
+      const minted = await run(input.value.trim());
       isDone = true;
       const wasOpen = dialog.open;
       dialog.close();
-      showToken();
+      if (minted !== undefined) openInvite(minted, minted.token);
       await load();
       if (wasOpen && !isDialogOpen()) keysHeading.focus();
     } catch (error) {
@@ -360,25 +359,10 @@ function confirm(
   });
   dialog.onclose = () => {
     dialog.remove();
-    showToken();
     // The row may have been replaced while the dialog was open. After the action, the focus goes elsewhere.
     if (!isDone && opener !== undefined && !opener.button.isConnected) focusButton(opener);
   };
   dialog.showModal();
-}
-
-/** Forgets all tokens except these, and shows the first one. */
-function keepTokens(kept: readonly MintedApiKey[]): void {
-  tokens = kept;
-  if (shownToken !== undefined && !kept.includes(shownToken)) invite.close();
-  showToken();
-}
-
-/** Shows the first token, unless a dialog is open. */
-function showToken(): void {
-  if (isDialogOpen()) return;
-  [shownToken] = tokens;
-  if (shownToken !== undefined) openInvite(shownToken, shownToken.token);
 }
 
 /** Shows a new token, and in private mode a link with which a person signs in. */
@@ -394,11 +378,15 @@ function openInvite(key: ApiKey, token?: string): void {
     inviteContent.append(createElement("p", {}, advice), link);
     showLink(key, link);
   }
+  shown = token === undefined ? undefined : { ...key, token };
+  isCopied = false;
   if (token !== undefined) {
     const advice = "A program uses this token. The service cannot show it again.";
     inviteContent.append(
       createElement("p", {}, advice),
-      createCopyable(token, () => copied.add(token)),
+      createCopyable(token, () => {
+        isCopied = true;
+      }),
     );
   }
   // Escape would lose the token. Not every browser has `closedby`. With `oncancel` alone, Chromium closes at the second Escape.
@@ -419,16 +407,14 @@ async function showLink({ id }: ApiKey, target: HTMLElement): Promise<void> {
 
 requireElement("#invite-done", HTMLButtonElement).onclick = () => invite.close();
 invite.onclose = () => {
-  // The dialog shows the next token already.
-  if (invite.open) return;
   inviteContent.replaceChildren();
-  keepTokens(tokens.filter((token) => token !== shownToken));
+  shown = undefined;
   if (!isDialogOpen() && document.activeElement === document.body) keysHeading.focus();
 };
 
 // A token that nobody has copied would be lost.
 addEventListener("beforeunload", (event) => {
-  if (pendingTokens > 0 || tokens.some(({ token }) => !copied.has(token))) event.preventDefault();
+  if (isMinting || (shown !== undefined && !isCopied)) event.preventDefault();
 });
 
 const NAME_IN_USE: FieldError = {

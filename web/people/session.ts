@@ -31,8 +31,8 @@ export class SessionView {
   readonly #options: SessionOptions;
   /** The code of the link that opened this page. Nothing is done with it before a person agrees. */
   #code = takeCode();
-  /** Whether a response has shown that the service is private. */
-  #isPrivate = false;
+  /** The service is private, as a response has shown, or this browser was signed in. */
+  #isPrivate = readSetting(OWNER) !== undefined;
   #isEnded = false;
   /** Who is signed in, once it is known. */
   #owner: string | undefined;
@@ -58,9 +58,10 @@ export class SessionView {
     });
   }
 
-  /** Notes whether the service is private: its responses then vary by the cookie. */
-  onResponse({ headers }: Response): void {
-    if (headers.get("vary")?.includes("Cookie") === true) this.#isPrivate = true;
+  /** Notes whether the service is private: no cache may keep its to-dos then. */
+  onResponse({ url, headers }: Response): void {
+    if (url.includes("/api/todos") && headers.get("cache-control")?.includes("no-store") === true)
+      this.#isPrivate = true;
   }
 
   /** The list can be read. Finds out who is signed in if the service is private. Rejects with a TodoApiError without an answer. */
