@@ -27,7 +27,7 @@ export class BodyReader {
   readJson<T>(request: Request, server: HttpServer, parse: (body: unknown) => T): Promise<T> {
     const wrongType = checkType(request);
     if (wrongType !== undefined) return Promise.reject(wrongType);
-    return this.#read(request, server, (bytes) => parse(parseBody(bytes)));
+    return this.#read(request, server, (bytes) => parse(parseJson(bytes)));
   }
 
   /** Reads a JSON body as readJson does; returns `undefined` for an absent or an empty one, whatever its type. */
@@ -70,12 +70,8 @@ export class BodyReader {
   }
 }
 
-function parseBody(bytes: Uint8Array): unknown {
-  if (bytes.byteLength === 0) throw new ServiceError("invalid_json", { detail: "The body is empty." });
-  return parseJson(bytes);
-}
-
 function parseJson(bytes: Uint8Array): unknown {
+  if (bytes.byteLength === 0) throw new ServiceError("invalid_json", { detail: "The body is empty." });
   try {
     return JSON.parse(utf8.decode(bytes));
   } catch (cause) {

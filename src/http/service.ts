@@ -156,10 +156,7 @@ export function createService(options: ServiceOptions): Service {
 /** Returns the options with the defaults of those that are absent or undefined. */
 function withDefaults<Group extends object>(defaults: Group, some: Some<Group> = {}): Group {
   const all = { ...defaults };
-  for (const name in defaults) {
-    const value = some[name];
-    if (value !== undefined) all[name] = value;
-  }
+  for (const name in defaults) all[name] = some[name] ?? defaults[name];
   return all;
 }
 

@@ -21,10 +21,8 @@ import { keysPage, prefersHtml } from "./pages.ts";
 import { linkReply, requireOrigin } from "./session.ts";
 
 /** Returns the handlers of `/admin/keys` and below. They log each write with its user and outcome. */
-export function createKeyHandlers(
-  keys: KeyStore,
-  { bodies, origins, getConnectionInfo, log, limiter, now }: Context,
-) {
+export function createKeyHandlers(keys: KeyStore, context: Context) {
+  const { bodies, origins, getConnectionInfo, log, limiter, now } = context;
   const logRejection = limiter.topic((fields) => log.warn(fields, "key write refused"));
   return {
     list: async (request) => {
@@ -104,10 +102,8 @@ export function createKeyHandlers(
 const getKeyId = (request: RoutedRequest): string => request.params.id ?? "";
 
 /** Returns the id in the path, or `undefined` if it is not a key id, because it could be a token. */
-function shownId(request: RoutedRequest): string | undefined {
-  const id = getKeyId(request);
-  return isKeyId(id) ? id : undefined;
-}
+const shownId = (request: RoutedRequest): string | undefined =>
+  isKeyId(getKeyId(request)) ? getKeyId(request) : undefined;
 
 const notFound = (): ServiceError => new ServiceError("key_not_found");
 

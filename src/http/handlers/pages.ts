@@ -20,9 +20,6 @@ const WORKER_CSP = "default-src 'none'; connect-src 'self'; frame-ancestors 'non
 const IMMUTABLE = "public, max-age=31536000, immutable";
 
 const HTML = "text/html; charset=utf-8";
-const JAVASCRIPT = "text/javascript; charset=utf-8";
-
-const ONE_DAY = "public, max-age=86400";
 
 /** The content codings in the server's order of preference. */
 const CODINGS = ["br", "gzip", "identity"] as const;
@@ -86,11 +83,8 @@ export const keysPage = revalidated(async () => (await loadBuilt()).pages.keys, 
 export const docsPage = revalidated(async () => (await loadBuilt()).pages.docs, HTML);
 
 /** Handles the script of the service worker. */
-export const serviceWorker = revalidated(
-  async () => (await loadBuilt()).serviceWorker,
-  JAVASCRIPT,
-  WORKER_CSP,
-);
+const loadWorker = async () => (await loadBuilt()).serviceWorker;
+export const serviceWorker = revalidated(loadWorker, "text/javascript; charset=utf-8", WORKER_CSP);
 
 /** Returns an asset of a page (`/assets/:name`). Throws `route_not_found` for an unknown name. */
 export async function asset(request: RoutedRequest): Promise<Response> {
@@ -108,9 +102,10 @@ export function compressedJson(load: () => Promise<string>): (request: Request) 
 
 const loadIcon = once(async () => new Blob([Buffer.from((await loadBuilt()).favicon, "base64")]));
 
+const ICON_HEADERS = { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": "public, max-age=86400" };
+
 /** Returns `/favicon.ico`, which browsers request after every response that names no icon. */
-export const favicon = async (): Promise<Response> =>
-  respond(200, { "Content-Type": "image/vnd.microsoft.icon", "Cache-Control": ONE_DAY }, await loadIcon());
+export const favicon = async (): Promise<Response> => respond(200, ICON_HEADERS, await loadIcon());
 
 /** Returns whether the client prefers HTML (RFC 9110 §12.5.1). Browsers name it explicitly; other programs do not. */
 export function prefersHtml({ headers }: Request): boolean {
@@ -193,12 +188,9 @@ async function send(request: Request, coded: Coded, headers: Readonly<Record<str
 /** Returns the coding with the greatest weight, or identity if no coding has one (RFC 9110 §12.5.3). */
 function codingFor(acceptEncoding: string): Coding {
   const weights = parseWeights(acceptEncoding);
-  let [best, greatest]: [Coding, number] = ["identity", 0];
-  for (const coding of CODINGS) {
-    const weight = weights.get(coding) ?? weights.get("*") ?? 0;
-    if (weight > greatest) [best, greatest] = [coding, weight];
-  }
-  return best;
+  const weightOf = (coding: Coding): number => weights.get(coding) ?? weights.get("*") ?? 0;
+  const accepted = CODINGS.filter((coding) => weightOf(coding) > 0);
+  return accepted.toSorted((one, other) => weightOf(other) - weightOf(one))[0] ?? "identity";
 }
 
 /** Returns the weights in a header such as Accept, 0 to 1, by lower-case name; 0 where one is malformed (RFC 9110 §12.4.2). */

@@ -139,9 +139,8 @@ function parseLimit(text: string): number | undefined {
   return limit >= 1 && limit <= MAX_LIMIT ? limit : undefined;
 }
 
-function parseBoolean(text: string): boolean | undefined {
-  return text === "true" ? true : text === "false" ? false : undefined;
-}
+const parseBoolean = (text: string): boolean | undefined =>
+  text === "true" ? true : text === "false" ? false : undefined;
 
 /** Returns the address of the next page, relative to this one, because a proxy may add a prefix to the path. */
 function nextPage({ limit, done }: ListQuery, after: TodoId): string {
