@@ -139,7 +139,7 @@ export class Generator {
       const all = (make: (id: IdText, index: number) => Request): Request[] =>
         Array.from({ length: MAX_AT_ONCE }, (_, index) => make(ids[index % ids.length] ?? first, index));
       const kinds: readonly (() => Request[])[] = [
-        () => Array.from({ length: MAX_AT_ONCE }, () => this.#create()),
+        () => all((_, index) => (index % 2 === 0 ? this.#create() : this.#create("once"))),
         () => all(() => remove(first)),
         () => all((_, index) => (index === 2 ? remove(first) : patch(first, index % 2 === 0))),
         () => all((id) => patch(id, true)).slice(0, ids.length),

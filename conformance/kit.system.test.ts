@@ -997,6 +997,13 @@ describe("checkServer", () => {
     );
   });
 
+  test("shows no token in its report, even if a path contains it", async () => {
+    const servesPath = override(/^GET \/api\/whoami\/Reference/, () => new Response(clientName));
+    const report = JSON.stringify(await check(servesPath));
+    expect(report).toContain("GET /api/whoami/SECRET: expected no 2xx status");
+    expect(report).not.toContain(token);
+  });
+
   test("reports a fault of the to-do routes and one of the protected routes together", async () => {
     const both: Handler = async (request, state) => {
       if (request.path === "/api/whoami") return problem(500);

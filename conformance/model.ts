@@ -329,12 +329,9 @@ export class Model {
     const last = this.#lastWrite;
     if (last?.method === "POST" && last.id === undefined)
       return last.hasTitle ? "create.invalid.not-stored" : "create.validates-first";
-    if (last?.id === id) return this.#isDeleted(id) ? "delete.removes" : "absent.unchanged";
-    return this.#used.has(id) ? "delete.removes" : rule;
-  }
-
-  #isDeleted(id: bigint): boolean {
-    return this.#used.has(id) && this.#lastWrite?.method === "DELETE";
+    const isUsed = this.#used.has(id);
+    if (last?.id === id) return isUsed && last.method === "DELETE" ? "delete.removes" : "absent.unchanged";
+    return isUsed ? "delete.removes" : rule;
   }
 
   /** The rule that explains why a valid title was rejected. */

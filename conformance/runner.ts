@@ -69,7 +69,7 @@ export async function checkServer(options: Options): Promise<Report> {
     const results = rules.map((rule) =>
       rule.byModel === true
         ? modelResult(rule, model, options)
-        : (byCase.find((result) => result.rule === rule) ?? notObservableResult(rule)),
+        : (byCase.find((result) => result.rule === rule) ?? notObservable(rule)),
     );
     return {
       results,
@@ -173,7 +173,7 @@ function isAvailable(need: Need, options: Options): boolean {
   return need === "fresh" ? options.fresh === true : options[need] !== undefined;
 }
 
-function notObservableResult(rule: Rule): Result {
+function notObservable(rule: Rule): Result {
   return { rule, status: "not observable", reason: rule.notObservable ?? "" };
 }
 
@@ -186,7 +186,6 @@ async function checkReachable(client: TargetClient): Promise<void> {
     await client.send("GET", "/api/todos");
   } catch (error) {
     // A server that answers after the time limit is reachable; the model judges it.
-    if (error instanceof UnreachableError) throw error;
-    if (!(error instanceof RuleViolation)) throw error;
+    if (error instanceof UnreachableError || !(error instanceof RuleViolation)) throw error;
   }
 }

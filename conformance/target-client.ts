@@ -117,8 +117,9 @@ export class TargetClient {
     path: string,
     { body, headers: given, note }: RequestOptions,
   ): Promise<CapturedResponse> {
-    const { token } = this.target;
-    const shownPath = token === "" ? path : path.replaceAll(encodeURIComponent(token), "TOKEN");
+    const { token, user } = this.target;
+    const secrets = [token, user.password].map((secret) => encodeURIComponent(secret) || "no secret");
+    const shownPath = secrets.reduce((shown, secret) => shown.replaceAll(secret, "SECRET"), path);
     const request = describeRequest(method, shownPath, body, note);
     const headers = new Headers(given);
     if (body !== undefined) headers.set("content-type", "application/json");

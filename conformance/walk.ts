@@ -33,9 +33,10 @@ export class Walk {
     return this.#model;
   }
 
-  /** The id of the first to-do of this sequence that still exists. */
+  /** The id of a to-do of this sequence that still exists, if possible one that is done. */
   get survivor(): bigint | undefined {
-    return [...this.#ids.values()].find((id) => this.#model.todos.has(id));
+    const ids = [...this.#ids.values()].filter((id) => this.#model.todos.has(id));
+    return ids.find((id) => this.#model.todos.get(id)?.done) ?? ids[0];
   }
 
   /** Executes one step, or as much of a bulk step as the time allows. Throws a `RuleViolation`. */
@@ -130,18 +131,14 @@ export function bulkRequest(index: number): Request {
 }
 
 function authorizationOf(credentials: Credentials, { token, user }: Target): string {
-  switch (credentials) {
-    case "token":
-      return `Bearer ${token}`;
-    case "user":
-      return basic(user.name, user.password);
-    case "unknown token":
-      return "Bearer conformance-unknown-token";
-    case "unknown user":
-      return basic("conformance-nobody", "conformance-wrong-password");
-    case "malformed":
-      return "Nonsense";
-  }
+  const values: Readonly<Record<Credentials, string>> = {
+    token: `Bearer ${token}`,
+    user: basic(user.name, user.password),
+    "unknown token": "Bearer conformance-unknown-token",
+    "unknown user": basic("conformance-nobody", "conformance-wrong-password"),
+    malformed: "Nonsense",
+  };
+  return values[credentials];
 }
 
 /** Returns the value of an Authorization header with Basic credentials in UTF-8 (RFC 7617). */

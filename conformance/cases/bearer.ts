@@ -1,9 +1,9 @@
 /** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
-import { createHash } from "node:crypto";
+import { type BinaryToTextEncoding, createHash } from "node:crypto";
 import type { Cases } from "../case.ts";
 import examples from "../examples.json" with { type: "json" };
 import { similarSecrets } from "../similar-secrets.ts";
-import type { CapturedResponse, TargetClient } from "../target-client.ts";
+import type { CapturedResponse, Target, TargetClient } from "../target-client.ts";
 import { basic } from "../walk.ts";
 import {
   type Attempt,
@@ -70,8 +70,7 @@ export const cases = {
   "bearer.empty.401": (client: TargetClient) =>
     expectUnauthorized(client, [withAuthorization("Bearer", "with the scheme Bearer and no token")]),
 
-  "bearer.near-miss.401": (client: TargetClient) =>
-    expectUnauthorized(client, similarTokens(client.target.token)),
+  "bearer.near-miss.401": (client: TargetClient) => expectUnauthorized(client, similarTokens(client.target)),
 
   async "bearer.scheme.401"(client: TargetClient) {
     await expectUnauthorized(client, misplacedTokens(client));
@@ -90,9 +89,8 @@ export const cases = {
 } as const satisfies Cases;
 
 /** Tokens that a careless comparison or lookup takes for the known one. */
-function similarTokens(token: string): Attempt[] {
-  const hash = (encoding: "hex" | "base64") => createHash("sha256").update(token).digest(encoding);
-  const middle = Math.floor(token.length / 2);
+function similarTokens({ token, clientName = "" }: Target): Attempt[] {
+  const hash = (encoding: BinaryToTextEncoding) => createHash("sha256").update(token).digest(encoding);
   const all: [note: string, token: string][] = [
     ...similarSecrets(token),
     ...credentials.similarTokens.map((text): [string, string] => [
@@ -100,13 +98,14 @@ function similarTokens(token: string): Attempt[] {
       text.replaceAll("TOKEN", () => token),
     ]),
     ["without its first character", token.slice(1)],
-    ["with a character in its middle changed", `${token.slice(0, middle)}~${token.slice(middle + 1)}`],
+    ["with another second character", `${token.slice(0, 1)}~${token.slice(2)}`],
     ["without its punctuation", token.replace(/[^a-z0-9]/gi, "")],
     ["reversed", [...token].reverse().join("")],
-    ["in Base64", btoa(token)],
     ["percent-encoded", `%${token.charCodeAt(0).toString(16)}${token.slice(1)}`],
     ["hashed", hash("hex")],
     ["hashed, in Base64", hash("base64")],
+    ["hashed, in Base64 for URLs", hash("base64url")],
+    ["replaced by the client's name", /^[ -~]*$/.exec(clientName)?.[0] ?? ""],
   ];
   return all
     .filter(([, similar]) => similar !== token && similar !== "")
@@ -120,13 +119,11 @@ function misplacedTokens({ target: { token, user } }: TargetClient): Attempt[] {
   const pairs = [`client:${token}`, `${token}:`, `${token}:${token}`];
   const cookie = credentials.secretNames.map((name) => `${name}=${token}`).join("; ");
   return [
-    ...["Basic ", "Bearer Bearer ", "Digest ", "Token ", "BearerX ", "Bearer", "ApiKey ", ""].map((scheme) =>
+    ...credentials.schemes.map((scheme) =>
       withAuthorization(scheme + token, `with the token and the scheme “${scheme.trim()}”`),
     ),
     ...pairs.map((pair) => withAuthorization(`Basic ${btoa(pair)}`, "with the token in Basic credentials")),
-    ...(user.name === ""
-      ? []
-      : [withAuthorization(basic(user.name, user.password), "with valid Basic credentials")]),
+    withAuthorization(basic(user.name, user.password), "with Basic credentials"),
     ...[`Bearer ${token}`, token].map((value) => withEach(credentials.secretHeaders, value)),
     { headers: { cookie }, note: "with the token in cookies" },
   ];

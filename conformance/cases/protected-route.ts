@@ -95,7 +95,9 @@ export async function expectNothingShown(client: TargetClient, route: ProtectedR
       "nothing of the protected route",
     );
   await expectEach(client, route, [WITHOUT_CREDENTIALS, route.unknown], expectNone);
-  (await Promise.all(route.pathVariants.map((path) => client.sendRaw("GET", path)))).forEach(expectNone);
+  const bare = route.path.replace(/\/$/, "");
+  const paths = [...route.pathVariants, ...examples.credentials.paths.map((end) => bare + end)];
+  (await Promise.all(paths.map((path) => client.sendRaw("GET", path)))).forEach(expectNone);
   const headers = { "x-original-url": route.path, "x-rewrite-url": route.path };
   expectNone(await client.send("GET", "/", { headers, note: `with ${route.path} in a header` }));
 }
