@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { version } from "../package.json" with { type: "json" };
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { remote, testClient } from "./client-suite.ts";
 import { run } from "./command.ts";
 import { type InstalledPackages, installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
@@ -225,6 +226,19 @@ describe("the installed package adds and lists a to-do", () => {
     await using service = startService();
     expect(await output(project, "node", "dist/main.cjs", service.url)).toBe(ADDED);
   });
+});
+
+describe.skipIf(skipFor(node22.whyMissing))("the installed package", () => {
+  const inNode = remote(async (call, args) => {
+    const project = await newProject({
+      "program.js": `import * as sdk from "${NAME}";
+      import { ${call} } from "./sdk-suite.js";
+      console.log(JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)})));`,
+    });
+    await Bun.build({ entrypoints: [join(ROOT, "test/sdk-suite.ts")], outdir: project, target: "browser" });
+    return output(project, inPackages(node22, `node-${PLATFORM}/bin/node`), "program.js");
+  });
+  testClient("Node 22", inNode);
 });
 
 describe.skipIf(skipFor(jest.whyMissing))("Jest runs a test that imports the package", () => {

@@ -3,7 +3,7 @@ import { TodoApi } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { FAULTS } from "./faults.ts";
 import { startFaultyProxy } from "./faulty-proxy.ts";
-import { BEFORE_FIRST_ID, type Storm } from "./sdk-suite.ts";
+import { BEFORE_FIRST_ID, type Places, type Storm } from "./sdk-suite.ts";
 import { startService } from "./service.ts";
 
 const TOKEN = "t0ken";
@@ -12,8 +12,19 @@ const EACH = 3;
 /** The faulty proxy closes all connections after each of these numbers of requests. */
 const CUT_AFTER = 30;
 
-/** Calls a function of sdk-suite.ts with the client in a runtime. Returns its result as JSON. */
-export type Runtime = (call: "runChecks" | "storm", ...args: readonly unknown[]) => Promise<string>;
+/** The functions of sdk-suite.ts, which use the client in a runtime. */
+export interface Runtime {
+  readonly runChecks: (places: Places) => Promise<Record<string, string>>;
+  readonly storm: (baseUrl: string, writers: number, each: number) => Promise<Storm>;
+}
+
+/** Returns a runtime in another program. @param call calls a function there, and returns its result as JSON */
+export const remote = (
+  call: (name: keyof Runtime, args: readonly unknown[]) => Promise<string>,
+): Runtime => ({
+  runChecks: async (...args) => JSON.parse(await call("runChecks", args)),
+  storm: async (...args) => JSON.parse(await call("storm", args)),
+});
 
 /** Tests the client in a runtime, against a real service and through faulty proxies. */
 export function testClient(name: string, runtime: Runtime): void {
@@ -34,13 +45,10 @@ export function testClient(name: string, runtime: Runtime): void {
         proxies.use(proxy);
         return [fault, proxy.url] as const;
       });
-      const places = {
-        direct: service.url,
-        through: Object.fromEntries(await Promise.all(urls)),
-        token: TOKEN,
-      };
-      const outcomes: Record<string, string> = JSON.parse(await runtime("runChecks", places));
-      expect(Object.keys(outcomes).length).toBeGreaterThan(10);
+      const through: Readonly<Record<string, string>> = Object.fromEntries(await Promise.all(urls));
+      const places: Places = { direct: service.url, through, token: TOKEN };
+      const outcomes = await runtime.runChecks(places);
+      expect(Object.keys(outcomes).length).toBeGreaterThan(5);
       expect(outcomes).toEqual(Object.fromEntries(Object.keys(outcomes).map((name) => [name, "holds"])));
     });
 
@@ -54,7 +62,7 @@ export function testClient(name: string, runtime: Runtime): void {
         if (++requests % CUT_AFTER === 0) setImmediate(() => proxy.cut());
         return random() < 0.4 ? faults() : "pass";
       });
-      const weather: Storm = JSON.parse(await runtime("storm", proxy.url, WRITERS, EACH));
+      const weather = await runtime.storm(proxy.url, WRITERS, EACH);
       await proxy.settled();
       const struck = proxy.struck();
       process.stderr.write(`seed ${seed}: ${JSON.stringify(struck)}, ${weather.connections} connections\n`);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "../../test/chromium.ts";
-import { type Runtime, testClient } from "../../test/client-suite.ts";
+import { remote, testClient } from "../../test/client-suite.ts";
 import { skipFor } from "../../test/skip.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
@@ -24,7 +24,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     await rm(folder, { recursive: true });
   });
 
-  const inChromium: Runtime = async (call, ...args) => {
+  const inChromium = remote(async (call, args) => {
     await using site = startSite(folder);
     if (browser === undefined) throw new Error("the browser did not start");
     const page = await browser.newPage();
@@ -34,7 +34,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       const { ${call} } = await import("/sdk-suite.js");
       return JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)}));
     })()`);
-  };
+  });
   testClient("Chromium", inChromium);
 });
 

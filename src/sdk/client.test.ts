@@ -1,57 +1,23 @@
-import { afterAll, beforeAll, describe, expect, jest, test } from "bun:test";
+import { describe, expect, jest, test } from "bun:test";
 import { once } from "node:events";
-import { cp, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import contract from "../../openapi.json" with { type: "json" };
-import { type Runtime, testClient } from "../../test/client-suite.ts";
-import { run } from "../../test/command.ts";
+import { testClient } from "../../test/client-suite.ts";
 import { hurry } from "../../test/hurry.ts";
 import { errorOf } from "../../test/rejection.ts";
+import { runChecks, storm } from "../../test/sdk-suite.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
 
 /** Bun minifies less than other bundlers. test/client-package.system.test.ts has the figure of the documents. */
 const MAX_BYTES = 6.6 * 1024;
 const TOKEN = "t0ken";
-const folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
-afterAll(() => rm(folder, { recursive: true }));
-const SUITE = join(folder, "sdk-suite.js");
 
-// A program's folder, with the package as npm installs it.
-beforeAll(async () => {
-  const root = new URL("../..", import.meta.url);
-  const installed = join(folder, "node_modules/todo-service");
-  await cp(new URL("package.json", root), join(installed, "package.json"));
-  await cp(new URL("src/sdk", root), join(installed, "src/sdk"), { recursive: true });
-  const build = async (path: string, outdir: string, naming: string): Promise<void> => {
-    const entrypoints = [fileURLToPath(new URL(path, root))];
-    await Bun.build({ entrypoints, outdir, naming, target: "browser", format: "esm" });
-  };
-  await build("src/sdk/client.ts", join(installed, "dist"), "client.js");
-  await build("test/sdk-suite.ts", folder, "sdk-suite.js");
+testClient("Bun", {
+  runChecks: (places) => runChecks(sdk, places),
+  storm: (...args) => storm(sdk, ...args),
 });
-
-/** Runs the client in a process of its own, in a program that imports the package. */
-const inProcess =
-  (...command: readonly string[]): Runtime =>
-  async (call, ...args) => {
-    const program = join(folder, `${command.length}-${call}.mjs`);
-    await Bun.write(
-      program,
-      `import * as sdk from "todo-service/client";
-      import { ${call} } from ${JSON.stringify(SUITE)};
-      console.log(JSON.stringify(await ${call}(sdk, ...${JSON.stringify(args)})));`,
-    );
-    await using child = run([...command, program]);
-    expect([await child.exited, child.stderr()]).toEqual([0, ""]);
-    return child.stdout();
-  };
-
-testClient("Bun", inProcess(process.execPath, "--no-env-file"));
-testClient("Node", inProcess("node"));
 
 /** Returns a client of a service that gives these responses in order. The service repeats the last one. */
 function answered(
@@ -273,51 +239,6 @@ describe("the client", () => {
     await api.events({ since: "e-1", headers: { traceparent: "00-1", accept: "text/html" } }).next();
     const { traceparent, accept } = Object.fromEntries(new Headers(sent[0]?.init.headers));
     expect([traceparent, accept]).toEqual(["00-1", "text/event-stream"]);
-  });
-
-  /** Returns the events of a stream that arrives in pieces of this size. */
-  async function eventsOf(text: string, size: number): Promise<sdk.TodoEvent[]> {
-    const bytes = new TextEncoder().encode(text);
-    let at = 0;
-    const pieces = () =>
-      new ReadableStream<Uint8Array<ArrayBuffer>>({
-        pull(controller) {
-          if (at >= bytes.length) controller.close();
-          else controller.enqueue(bytes.slice(at, at + size));
-          at += size;
-        },
-      });
-    const { api } = answered([() => stream(pieces())]);
-    const events: sdk.TodoEvent[] = [];
-    for await (const event of api.events()) {
-      if (event.type === "disconnected") break;
-      events.push(event);
-    }
-    return events;
-  }
-
-  test.each([1, 1000])("reads events in pieces of %i bytes", async (size) => {
-    const lines = [
-      ...[": comment", ""],
-      ...["id: e-1", "event: position", "data: {}", ""],
-      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
-      ...["id: e-2", "event: created", 'data: {"id":18446744073709551615,"title":"ä😀","done":false}', ""],
-      // These are line breaks in Unicode, but not in this format.
-      ...["id: e-3", "event: updated", 'data: {"id":2,"title":"a\u2028b\u2029: \u0085","done":true}', ""],
-      ...["id: e-3", "event: of a newer service", "data: {}", ""],
-      ...["id:e-4", "event:deleted", 'data:{"id":18446744073709551615}', ""],
-      ...["id: f-2", "event: resync", "data: {}", ""],
-      ...["id: f-3", "event: deleted", 'data: {"id":1'],
-    ];
-    for (const end of ["\n", "\r\n", "\r"]) {
-      expect(await eventsOf(lines.join(end), size)).toEqual([
-        { type: "connected", position: "e-1" },
-        { type: "created", position: "e-2", todo: { id: "18446744073709551615", title: "ä😀", done: false } },
-        { type: "updated", position: "e-3", todo: { id: "2", title: "a\u2028b\u2029: \u0085", done: true } },
-        { type: "deleted", position: "e-4", id: "18446744073709551615" },
-        { type: "resync", position: "f-2" },
-      ]);
-    }
   });
 
   test("reports each disconnection and each reconnection once", async () => {

@@ -24,6 +24,11 @@ describe("readMessages", () => {
     ],
     ["no message that lacks an id or data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
     ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [{ id: "e-1", type: "message", data: "" }]],
+    [
+      "text with line breaks that are only those of Unicode",
+      ["id: 1\ndata: a\u2028b\u2029c\u0085\n\n"],
+      [{ id: "1", type: "message", data: "a\u2028b\u2029c\u0085" }],
+    ],
     ["no incomplete message", ["id: e-1\ndata: y\n"], []],
     [
       "a line break that is split between pieces",
