@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { isDuplicate, type Message, parseEvent, readMessages } from "./event-stream.ts";
+import { type Message, parseEvent, readMessages } from "./event-stream.ts";
 
 /** Returns the messages of a stream that arrives in these pieces. */
 async function messagesIn(...pieces: readonly string[]): Promise<Message[]> {
@@ -68,21 +68,5 @@ describe("parseEvent", () => {
   test("throws a SyntaxError for data that is not a to-do", () => {
     expect(() => parse("created", '{"id":1}')).toThrow(SyntaxError);
     expect(() => parse("deleted", "{}")).toThrow(SyntaxError);
-  });
-});
-
-describe("isDuplicate", () => {
-  test.each<[type: string, position: string, last: string | undefined, expected: boolean]>([
-    ["created", "e-7", undefined, false],
-    ["created", "e-7", "e-6", false],
-    ["created", "e-7", "e-7", true],
-    ["created", "e-7", "e-8", true],
-    ["created", "e-10", "e-9", false],
-    ["created", "f-1", "e-9", false],
-    ["created", "ae-1", "be-9", false],
-    ["created", "ae-1", "ae-9", true],
-    ["resync", "e-1", "e-9", false],
-  ])("of %s at %s after %s is %p", (type, position, last, expected) => {
-    expect(isDuplicate({ type, position }, last)).toBe(expected);
   });
 });

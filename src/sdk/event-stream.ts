@@ -1,7 +1,6 @@
 import { abortOnReturn } from "./abort.ts";
 import { type Call, interpret, isEventStream, readText, throwProblem } from "./exchange.ts";
 import { check, parseId, parseJson, parseTodo } from "./json.ts";
-import { lead } from "./position.ts";
 import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import { type CallOptions, TodoApiError, type TodoEvent } from "./types.ts";
@@ -59,10 +58,6 @@ export function parseEvent({
   }
 }
 
-/** Returns whether an event is at or before the last position. */
-export const isDuplicate = ({ type, position }: { type: string; position: string }, last = ""): boolean =>
-  type !== "resync" && lead(last, position) >= 0;
-
 /**
  * Yields every change after a position, and every change of the connection, until the signal aborts. Reconnects after a
  * lost connection. Rejects only when the service rejects the request (a 4xx).
@@ -92,7 +87,7 @@ export function readEvents(
           }
           for await (const message of readMessages(exchange.pieces)) {
             const event = interpret(response, () => parseEvent(message));
-            if (event === undefined || isDuplicate(event, position)) continue;
+            if (event === undefined) continue;
             position = event.position;
             attempt = 0;
             if (event.type === "connected") isDisconnected = false;

@@ -40,16 +40,8 @@ export function createTransport({
     // Not spread, because the options can be an AbortController, whose signal is a getter.
     const { signal, headers } = options;
     const authorization = await authorize(call.path);
-    const ms = options.timeoutMs ?? timeoutMs;
-    return openExchange({
-      call,
-      url: root + call.path,
-      authorization,
-      signal,
-      headers,
-      timeoutMs: ms,
-      fetch,
-    });
+    const own = { call, url: root + call.path, authorization, signal, headers };
+    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch });
   };
 
   /** Sends a request, with retries, and returns what `read` makes of the response. */
