@@ -192,83 +192,89 @@ test.each(["localhost", "my-box_1.example.com", "0.0.0.0", "::", "[::1]", "::fff
 
 const PORTS = "must be a whole number from 0 to 65535";
 const LEVELS = "must be one of info, warn, error, silent";
+const REALM = "a realm must be visible ASCII";
+const HOST = "must be a host name or an IP address";
+const PORT_TEXTS = [
+  "",
+  "-1",
+  "+1",
+  "65536",
+  "80.5",
+  "1e3",
+  "0x50",
+  " 80",
+  "80 ",
+  "８０",
+  "5abc",
+  "NaN",
+  "99999999999999999",
+];
+const HOSTS = ["https://a.example", "a.example/x", "*.example", "a example", ":80"];
+const WEB_ORIGINS = [
+  "https://a.example/",
+  "a.example",
+  "null",
+  "https://A.example",
+  "https://a.example:443",
+  "file://",
+];
+const APP_ORIGINS = ["app://A.example", "App://a.example", "app://a.example/", "app:a.example"];
+const WILDCARDS = ["*", "https://*.example.com", "https://app.example.com:*"];
+
+/** Flags start with two hyphens; others are variables. */
+test.each<[source: string, text: string, rule: string, shown?: string]>([
+  ...PORT_TEXTS.map((text): [string, string, string] => ["--port", text, PORTS]),
+  ["TODO_PORT", "http", PORTS],
+  ["PORT", "tcp://10.0.0.1:80", PORTS],
+  ["--max-todos", "0", "must be a whole number from 1 to 9007199254740991"],
+  ["TODO_MAX_TODOS", "9007199254740992", "must be a whole number from 1 to 9007199254740991"],
+  ["TODO_BASIC_FAILURES", "-1", "must be a whole number from 0 to 9007199254740991"],
+  ["--backup-every", "0", "must be longer than 0"],
+  ["TODO_BACKUP_EVERY", "daily", "must be a duration such as"],
+  ["--backup-keep", "0", "must be a whole number from 1 to 10000"],
+  ["TODO_ACCESS_LOG", "2", "must be on or off"],
+  ["TODO_ALLOW_BASIC_OVER_HTTP", "maybe", "must be on or off"],
+  ["--log-level", "verbose", LEVELS],
+  ["TODO_LOG_LEVEL", "INFO", LEVELS],
+  ["--realm", "", REALM],
+  ["TODO_REALM", "café", REALM],
+  ["--realm", "a\nb", REALM],
+  ["--admin-user", "a:b", "a user name cannot contain a colon (RFC 7617 section 2)"],
+  ...HOSTS.map((text): [string, string, string] => [
+    "--allowed-hosts",
+    `b.example, ${text}`,
+    `"${text}" is not a Host header value`,
+  ]),
+  ...[...WEB_ORIGINS, ...APP_ORIGINS].map((text): [string, string, string] => [
+    "TODO_CORS_ORIGINS",
+    `http://b.example,${text}`,
+    `"${text}" is not an origin`,
+  ]),
+  ...WILDCARDS.map((text): [string, string, string] => [
+    "--cors-origins",
+    text,
+    `"${text}" has a wildcard. List each origin, such as https://app.example.com`,
+  ]),
+  ["--allowed-hosts", "b,u@a", '"…@a" is not a Host header value', "…@a"],
+  ["--cors-origins", `app://u:${SECRET}@a`, '"…@a" is not an origin', "…@a"],
+  ["TODO_TRUSTED_PROXY", "::1,proxy", '"proxy" is not an IP address or a CIDR block such as 10.0.0.0/8'],
+  ["--trusted-proxy", "10.0.0.0/33", '"10.0.0.0/33" has a prefix that is longer than the address'],
+  ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map(
+    (text): [string, string, string] => ["--host", text, HOST],
+  ),
+])("readConfig rejects %s with %j: %s", (source, text, rule, shown = text) => {
+  const flag = source.slice(2).replaceAll(/-(.)/g, (_, letter) => letter.toUpperCase());
+  const given = source.startsWith("--") ? complaint({ [flag]: text }, {}) : complaint({}, { [source]: text });
+  expect(given).toStartWith(`${source} ${JSON.stringify(shown)}: ${rule}`);
+  expect(given).not.toContain(SECRET);
+});
+
+const ADMIN = { TODO_ADMIN_USER: "a" };
+const BOTH = { ...ADMIN, TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) };
 
 test.each<[flags: Flags, env: Environment, message: string]>([
-  ...[
-    "",
-    "-1",
-    "+1",
-    "65536",
-    "80.5",
-    "1e3",
-    "0x50",
-    " 80",
-    "80 ",
-    "８０",
-    "5abc",
-    "NaN",
-    "99999999999999999",
-  ].map((port): [Flags, Environment, string] => [{ port }, {}, `--port "${port}": ${PORTS}`]),
-  [{}, { TODO_PORT: "http" }, `TODO_PORT "http": ${PORTS}`],
-  [{}, { PORT: "tcp://10.0.0.1:80" }, `PORT "tcp://10.0.0.1:80": ${PORTS}`],
   [{}, { TODO_PORT: "x", PORT: "80" }, `TODO_PORT "x": ${PORTS}`],
-  [{ maxTodos: "0" }, {}, '--max-todos "0": must be a whole number from 1 to 9007199254740991'],
-  [
-    {},
-    { TODO_MAX_TODOS: "9007199254740992" },
-    'TODO_MAX_TODOS "9007199254740992": must be a whole number from 1 to 9007199254740991',
-  ],
-  [
-    {},
-    { TODO_BASIC_FAILURES: "-1" },
-    'TODO_BASIC_FAILURES "-1": must be a whole number from 0 to 9007199254740991',
-  ],
-  [{ backupEvery: "0" }, {}, '--backup-every "0": must be longer than 0'],
-  [{}, { TODO_BACKUP_EVERY: "daily" }, 'TODO_BACKUP_EVERY "daily": must be a duration such as'],
-  [{ backupKeep: "0" }, {}, '--backup-keep "0": must be a whole number from 1 to 10000'],
-  [{}, { TODO_ACCESS_LOG: "2" }, 'TODO_ACCESS_LOG "2": must be on or off'],
-  [{}, { TODO_ALLOW_BASIC_OVER_HTTP: "maybe" }, 'TODO_ALLOW_BASIC_OVER_HTTP "maybe": must be on or off'],
-  [{ logLevel: "verbose" }, {}, `--log-level "verbose": ${LEVELS}`],
-  [{}, { TODO_LOG_LEVEL: "INFO" }, `TODO_LOG_LEVEL "INFO": ${LEVELS}`],
-  [{ realm: "" }, {}, '--realm "": a realm must be visible ASCII'],
-  [{}, { TODO_REALM: "café" }, 'TODO_REALM "café": a realm must be visible ASCII'],
-  [{ realm: "a\nb" }, {}, '--realm "a\\nb": a realm must be visible ASCII'],
   [{}, { TODO_ADMIN_PASSWORD: `${SECRET}\uFFFD` }, "TODO_ADMIN_PASSWORD is not UTF-8: check its encoding"],
-  [{ adminUser: "a:b" }, {}, '--admin-user "a:b": a user name cannot contain a colon (RFC 7617 section 2)'],
-  ...["https://a.example", "a.example/x", "*.example", "a example", ":80"].map(
-    (host): [Flags, Environment, string] => [
-      { allowedHosts: `b.example, ${host}` },
-      {},
-      `--allowed-hosts "b.example, ${host}": "${host}" is not a Host header value`,
-    ],
-  ),
-  ...[
-    ...["https://a.example/", "a.example", "null", "https://A.example", "https://a.example:443", "file://"],
-    ...["app://A.example", "App://a.example", "app://a.example/", "app:a.example"],
-  ].map((origin): [Flags, Environment, string] => [
-    {},
-    { TODO_CORS_ORIGINS: `http://b.example,${origin}` },
-    `TODO_CORS_ORIGINS "http://b.example,${origin}": "${origin}" is not an origin`,
-  ]),
-  ...["*", "https://*.example.com", "https://app.example.com:*"].map(
-    (origin): [Flags, Environment, string] => [
-      { corsOrigins: origin },
-      {},
-      `--cors-origins "${origin}": "${origin}" has a wildcard. List each origin, such as https://app.example.com`,
-    ],
-  ),
-  [{ allowedHosts: "b,u@a" }, {}, '--allowed-hosts "…@a": "…@a" is not a Host header value'],
-  [{ corsOrigins: `app://u:${SECRET}@a` }, {}, '--cors-origins "…@a": "…@a" is not an origin'],
-  [
-    {},
-    { TODO_TRUSTED_PROXY: "::1,proxy" },
-    'TODO_TRUSTED_PROXY "::1,proxy": "proxy" is not an IP address or a CIDR block such as 10.0.0.0/8',
-  ],
-  [
-    { trustedProxy: "10.0.0.0/33" },
-    {},
-    '--trusted-proxy "10.0.0.0/33": "10.0.0.0/33" has a prefix that is longer than the address',
-  ],
   [{ tlsCert: "c" }, {}, "--tls-cert is set without a key: set --tls-key"],
   [{}, { TODO_TLS_CERT: "c" }, "TODO_TLS_CERT is set without a key: set TODO_TLS_KEY"],
   [{ tlsKey: "k" }, {}, "--tls-key is set without a certificate: set --tls-cert"],
@@ -280,38 +286,28 @@ test.each<[flags: Flags, env: Environment, message: string]>([
   ],
   [
     {},
-    { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: "" },
+    ADMIN,
     "TODO_ADMIN_USER is set without a password: set TODO_ADMIN_PASSWORD or TODO_ADMIN_PASSWORD_FILE",
   ],
+  [{}, { ...ADMIN, TODO_ADMIN_PASSWORD: "" }, "TODO_ADMIN_USER is set without a password: set"],
   [{}, { TODO_ADMIN_PASSWORD: SECRET }, "TODO_ADMIN_PASSWORD is set without a user: set TODO_ADMIN_USER"],
   [
     { adminPasswordFile: file("alone", SECRET) },
     {},
     "--admin-password-file is set without a user: set --admin-user",
   ],
+  [{}, BOTH, "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one"],
   [
-    {},
-    { TODO_ADMIN_USER: "a", TODO_ADMIN_PASSWORD: SECRET, TODO_ADMIN_PASSWORD_FILE: file("both", SECRET) },
-    "TODO_ADMIN_PASSWORD and TODO_ADMIN_PASSWORD_FILE are both set: keep one",
+    { store: "memory:" },
+    { TODO_STORE_FILE: file("url", "memory:") },
+    "--store and TODO_STORE_FILE are both set: keep one",
   ],
   [
     { simulate: "errors=1%" },
     { TODO_TRUSTED_PROXY: "::1" },
     "--simulate works on loopback only, and TODO_TRUSTED_PROXY lets others in: leave one out",
   ],
-  ...["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"].map(
-    (host): [Flags, Environment, string] => [
-      { host },
-      {},
-      `--host ${JSON.stringify(host)}: must be a host name or an IP address`,
-    ],
-  ),
-  [
-    { store: "memory:" },
-    { TODO_STORE_FILE: file("url", "memory:") },
-    "--store and TODO_STORE_FILE are both set: keep one",
-  ],
-])("readConfig rejects %j with %j", (flags, env, message) => {
+])("readConfig rejects %j with %j: %s", (flags, env, message) => {
   expect(complaint(flags, env)).toStartWith(message);
   expect(complaint(flags, env)).not.toContain(SECRET);
 });

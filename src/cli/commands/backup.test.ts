@@ -1,6 +1,5 @@
-import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { existsSync, globSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, statSync, writeFileSync } from "node:fs";
 import { callTodo } from "../../../test/call-todo.ts";
 import { runTodo } from "../../../test/command.ts";
 import { listTodos, type ServedTodo } from "../../../test/served-todos.ts";
@@ -158,71 +157,6 @@ describe("todo rejects, with one line,", () => {
   });
 });
 
-describe("a store that has lost changes", () => {
-  /** Creates a store with one to-do. */
-  async function makeStore(): Promise<string> {
-    const path = newPath();
-    const store = await openSqlite(path);
-    await store.insert("a");
-    await store.close();
-    return path;
-  }
-
-  const commands = (path: string) =>
-    [
-      ["backup", newPath(), ...on(path)],
-      ["export", newPath(), ...on(path)],
-      ["export", ...on(path)],
-    ] as const;
-
-  test.each<[what: string, lose: (path: string) => unknown, loss: string]>([
-    ["its contents", (path) => writeFileSync(path, ""), "it is missing or empty, but "],
-    ["its file", (path) => rmSync(path), "it is missing or empty, but "],
-    ["its last change", loseTransaction, "its last change is missing"],
-  ])("is neither backed up nor exported after it has lost %s", async (_what, lose, loss) => {
-    const path = await makeStore();
-    await lose(path);
-    const before = existsSync(path) ? readFileSync(path) : undefined;
-    for (const args of commands(path)) {
-      const { code, stdout, stderr } = await ran(...args);
-      expect([code, stdout]).toEqual([2, ""]);
-      expect(stderr).toStartWith(`todo: ${path}: ${loss}`);
-      expect(stderr).toContain(": put the right files back, restore a backup with todo restore, or remove ");
-      if (args.length === 4) expect(left(args[1])).toEqual([]);
-    }
-    expect(existsSync(path) ? readFileSync(path) : undefined).toEqual(before);
-  });
-
-  test("can be exported with --skip-damaged, which warns and exits with 3", async () => {
-    const path = await makeStore();
-    await loseTransaction(path);
-    const { code, stdout, stderr } = await ran("export", "--skip-damaged", ...on(path));
-    expect(code).toBe(3);
-    expect(stdout).toContain('"title":"a"');
-    expect(stderr).toContain(`todo: the store may lack changes: ${path}: its last change is missing`);
-  });
-
-  test("is neither backed up nor exported if it is empty and has no mark", async () => {
-    const path = newPath();
-    writeFileSync(path, "");
-    for (const args of commands(path)) {
-      const { code, stderr } = await ran(...args);
-      expect(code).toBe(2);
-      expect(stderr).toStartWith(`todo: ${path}: it is empty: check the path of the store`);
-    }
-    expect(readFileSync(path)).toHaveLength(0);
-    expect(left(path)).toEqual([""]);
-  });
-
-  async function loseTransaction(path: string): Promise<void> {
-    const old = readFileSync(path);
-    const store = await openSqlite(path);
-    await store.insert("b");
-    await store.close();
-    writeFileSync(path, old);
-  }
-});
-
 test("todo backup and todo restore count one to-do in the singular, and name the old store and its keys", async () => {
   const [path, file] = [newPath(), newPath()];
   const store = await openSqlite(path);
@@ -240,21 +174,3 @@ test("todo backup and todo restore count one to-do in the singular, and name the
   expect(stdout).toContain("\n1 API key is valid, as at the time of the backup: ");
   expect(stdout).toContain(`moved the old store to ${path}.`);
 });
-
-test.each(["backup", "export"])(
-  "todo %s names a damaged store and the recovery commands",
-  async (command) => {
-    const path = newPath();
-    const store = await openSqlite(path);
-    await store.insert("a");
-    await store.close();
-    const database = new Database(path);
-    database.run(`UPDATE todos SET json = replace(json, '"a"', '"b"')`);
-    database.close();
-    const { code, stdout, stderr } = await ran(command, newPath(), ...on(path));
-    expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toStartWith(
-      `todo: ${path}: it is damaged (the to-do 1 is damaged; todo check has details): put the right files back`,
-    );
-  },
-);

@@ -1,9 +1,7 @@
 import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
-import { chmodSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { callTodo } from "../../../test/call-todo.ts";
-import { ended, runTodo } from "../../../test/command.ts";
-import { skipFor } from "../../../test/skip.ts";
 import { storePathsIn } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 
@@ -37,14 +35,6 @@ describe("todo check", () => {
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       expect(stdout).toMatch(SOUND);
     }
-  });
-
-  test("exits with 0 while a server uses the store", async () => {
-    const path = await makeStore();
-    const store = await openSqlite(path);
-    await store.insert("in the log");
-    expect((await callTodo(["check", path])).code).toBe(0);
-    await store.close();
   });
 
   test("exits with 1 and prints what is damaged", async () => {
@@ -86,17 +76,6 @@ describe("todo check", () => {
   });
 });
 
-const whyReadable = process.getuid?.() === 0 ? "root may read every file" : undefined;
-test.skipIf(skipFor(whyReadable))("todo check exits with 2 if it may not read the file", async () => {
-  const path = await makeStore();
-  chmodSync(path, 0);
-  const { code, stdout, stderr } = await callTodo(["check", path]);
-  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-  expect(stderr).toStartWith(
-    `todo: ${path}: you have no permission to write ${path}: change its permissions`,
-  );
-});
-
 describe("todo export --skip-damaged", () => {
   test("exits with 3, and prints on standard error what it omitted", async () => {
     const path = await makeStore("UPDATE todos SET json = 'no JSON' WHERE id = 2");
@@ -117,20 +96,6 @@ describe("todo export --skip-damaged", () => {
     const file = newPath();
     expect((await callTodo(["export", "--skip-damaged", file, "--store", `sqlite:${path}`])).code).toBe(3);
     expect(readFileSync(file, "utf8")).toBe(stdout);
-  });
-
-  test("exits with 0 if nothing is damaged", async () => {
-    const path = await makeStore();
-    const { code, stderr } = await callTodo(["export", "--skip-damaged", "--store", `sqlite:${path}`]);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "exported 3 to-dos, the last id is 3\n" });
-  });
-
-  test("is recommended by the error for a damaged store", async () => {
-    const path = await makeStore("UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 2");
-    const { code, stderr } = await ended(runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]));
-    expect(code).toBe(2);
-    expect(stderr).toContain("todo export --skip-damaged");
-    expect((await callTodo(["export", "--store", `sqlite:${path}`])).code).toBe(2);
   });
 });
 

@@ -59,11 +59,6 @@ async function whoami(url: string, token: string): Promise<string | number> {
 const whoamiAll = (url: string, ...tokens: readonly string[]) =>
   Promise.all(tokens.map((token) => whoami(url, token)));
 
-interface Listed {
-  readonly id: string;
-  readonly name: string;
-}
-
 interface Made {
   readonly id: string;
   readonly token: string;
@@ -76,9 +71,6 @@ async function overHttp(url: string, method: string, path: string, body?: object
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
 }
-
-const listOverHttp = async (url: string): Promise<Listed[]> =>
-  JSON.parse(await (await overHttp(url, "GET", "")).text());
 
 async function makeOverHttp(url: string, path: string, body?: object): Promise<Made> {
   const response = await overHttp(url, "POST", path, body);
@@ -153,35 +145,6 @@ describe("todo keys while a server runs", () => {
     const { code, stdout } = await keys("revoke", "laptop", ...store);
     expect([code, stdout]).toEqual([0, `revoked ${key.id} of laptop\nrevoked ${second.id} of laptop\n`]);
     expect(await whoamiAll(url, ...tokens)).toEqual([401, 401, "backup", 401]);
-  });
-
-  test("shows and manages the same keys as HTTP", async () => {
-    const namesOverHttp = async () =>
-      (await listOverHttp(url)).flatMap(({ name }) => (name.startsWith("by-") ? [name] : []));
-    const made = await tokenOf("create", "by-command", "--expires", "90d", ...store);
-    const { token, id } = await makeOverHttp(url, "", { name: "by-http" });
-    expect(await namesOverHttp()).toEqual(["by-command", "by-http"]);
-    const { stdout } = await keys("list", ...store);
-    expect(stdout.match(/^by-\S+/gm)).toEqual(["by-command", "by-http"]);
-    expect(await refusal("create", "by-http", ...store)).toContain("a key with this name already exists");
-    expect((await overHttp(url, "POST", "", { name: "by-command" })).status).toBe(409);
-
-    const rotated = await tokenOf("rotate", "by-http", "--overlap", "0", ...store);
-    expect(await whoamiAll(url, token, rotated.token)).toEqual([401, "by-http"]);
-    expect((await overHttp(url, "POST", `/${made.id}/rotate`, { overlap: "0" })).status).toBe(201);
-    expect(await whoami(url, made.token)).toBe(401);
-    expect((await overHttp(url, "DELETE", `/${rotated.id}`)).status).toBe(204);
-    expect(await whoami(url, rotated.token)).toBe(401);
-    expect((await keys("revoke", id, ...store)).code).toBe(0);
-    expect(await namesOverHttp()).toEqual(["by-command", "by-command"]);
-  });
-
-  test("create creates one key when three commands use one name concurrently", async () => {
-    const outcomes = await Promise.all([1, 2, 3].map(() => keys("create", "one", ...store)));
-    expect(outcomes.map(({ code }) => code).toSorted()).toEqual([0, 2, 2]);
-    const token = outcomes.map(({ stdout }) => stdout).join("");
-    expect(await whoami(url, token.trimEnd())).toBe("one");
-    expect((await listOverHttp(url)).filter(({ name }) => name === "one")).toHaveLength(1);
   });
 
   test("writes no token to the server's log, standard error or a file", async () => {
@@ -471,14 +434,6 @@ describe("todo keys", () => {
       expect(outcome).toEqual({ code: 1, stdout: "", stderr: "todo: no room\n" });
     }
     expect((await keys("list", ...store)).stdout).toMatch(/^ci .* never +never$/m);
-  });
-
-  test("--help has a line for each command", async () => {
-    const { code, stdout } = await keys("--help");
-    expect(code).toBe(0);
-    for (const command of ["create", "link", "list", "rename", "rotate", "revoke"]) {
-      expect(stdout).toMatch(new RegExp(`^ {2}${command} \\[options\\]`, "m"));
-    }
   });
 });
 

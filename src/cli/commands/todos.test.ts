@@ -175,13 +175,6 @@ describe("in a pipe, todo", () => {
     expect(await titles(service)).toEqual(lines);
   });
 
-  test("retries when its connection breaks", async () => {
-    await using service = start();
-    let count = 0;
-    await using proxy = await startFaultyProxy(service.port, () => (count++ === 0 ? "refuse" : "pass"));
-    expect(await todo(proxy, ["list", "--json"])).toEqual({ code: 0, stdout: "", stderr: "" });
-  });
-
   test("reports how to continue after an interrupted add", async () => {
     await using service = start();
     let isThrottled = false;
