@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { whyNoBrowser } from "../test/chromium.ts";
+import { freePort } from "../test/free-port.ts";
 import { skipFor } from "../test/skip.ts";
 import { add, createStore, expectTitles, start, untilStored, useTodosPage } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
@@ -45,6 +46,25 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await page.unroute("**/api/events*");
     },
   );
+
+  test("changes no to-do of another list that has the same id, although no event says that the list is new", async () => {
+    const port = await freePort();
+    const service = start(await createStore(["one"]), port);
+    const { page } = await open("about:blank");
+    await page.clock.install();
+    await page.route("**/api/events*", (route) => route.abort());
+    await page.goto(service.url);
+    await expectTitles(page, ["one"]);
+    await service[Symbol.asyncDispose]();
+    const { store } = use(start(await createStore(["other"]), port));
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await until(async () => {
+      await page.clock.fastForward(5000);
+      return (await page.getByText("another list since it restarted").count()) > 0;
+    }, "the page reports the tick");
+    await expectTitles(page, ["other"]);
+    await untilStored(store, ["1 other"]);
+  });
 
   test("works in seven windows over HTTP/1.1, and shows which windows are not updated", async () => {
     const { page: first, store, service } = await openList(["one"]);

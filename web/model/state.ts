@@ -24,12 +24,15 @@ export interface View {
   readonly totalOpen: number;
 }
 
+/** What the state needs of the outbox. */
+type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener" | "drop">;
+
 /** Returns the key of the effect of a change on one to-do. */
 const toKey = (key: string, id: TodoId): string => `${key}/${id}`;
 
 /** The list of the service, with the effects of the user's changes on top. */
 export class State {
-  readonly #outbox: Outbox;
+  readonly #outbox: Changes;
   readonly #overlay = new Overlay();
   /** The keys of the effects without an answer. */
   readonly #unanswered = new Set<string>();
@@ -49,7 +52,7 @@ export class State {
   /** The last list that the browser kept, while it is shown because the service has not answered yet. */
   lastList: LastList | undefined;
 
-  constructor(outbox: Outbox) {
+  constructor(outbox: Changes) {
     this.#outbox = outbox;
     outbox.onAnswers((answers) => this.#confirm(answers));
     outbox.addEventListener("change", () => this.#update());

@@ -6,8 +6,6 @@ import { installSwipe } from "./swipe.ts";
 
 /** Rows per new block. The document contains only the blocks near the viewport. */
 const BLOCK_SIZE = 50;
-/** A Mac's key "delete" is Backspace. */
-const DELETE_KEYS: readonly string[] = ["Delete", "Backspace"];
 const ROOT_MARGIN = "1000px 0px";
 /** A ticked row stays this long after the last tap, so that no row moves while the user ticks several. */
 const HOLD_MS = 600;
@@ -84,6 +82,7 @@ export interface VirtualListOptions {
 /** Renders a list of any length into an element with the role `list`. */
 export class VirtualList {
   readonly #list: HTMLElement;
+  readonly #onDelete: VirtualListOptions["onDelete"];
   readonly #onFocusLost: () => void;
   readonly #onRelease: () => void;
   #content: ListContent = {
@@ -117,6 +116,7 @@ export class VirtualList {
 
   constructor(list: HTMLElement, { onToggle, onDelete, onFold, onFocusLost, onRelease }: VirtualListOptions) {
     this.#list = list;
+    this.#onDelete = onDelete;
     this.#onFocusLost = onFocusLost;
     this.#onRelease = onRelease;
     this.#foldButton.addEventListener("click", onFold);
@@ -129,34 +129,53 @@ export class VirtualList {
       if (checked) navigator.vibrate?.(VIBRATION_MS);
       onToggle(row.todo, checked);
     });
-    const remove = (target: EventTarget | null, control: Control): void => {
-      const row = this.#findRow(target);
-      if (row?.todo === undefined) return;
-      onDelete(row.todo, control);
-      this.#release();
-    };
     list.addEventListener("click", ({ target }) => {
-      if (target instanceof HTMLButtonElement) remove(target, "button");
+      if (target instanceof HTMLButtonElement) this.#delete(target, "button");
     });
-    onKeyDown(list, (event) => {
-      const focused = this.#focused();
-      if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
-      const { key, repeat } = event;
-      const isDelete = DELETE_KEYS.includes(key);
-      if (isDelete && !repeat && !this.isReadOnly) remove(event.target, focused.control);
-      else if (key === "ArrowDown") this.#moveFocus(focused, 1);
-      else if (key === "ArrowUp") this.#moveFocus(focused, -1);
-      else if (key === "Home") this.#moveFocus(focused, Number.NEGATIVE_INFINITY);
-      else if (key === "End") this.#moveFocus(focused, Number.POSITIVE_INFINITY);
-      // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
-      else if (!repeat || (!isDelete && key !== "Enter")) return;
-      event.preventDefault();
+    onKeyDown(list, (event) => this.#onKey(event));
+    installSwipe(list);
+    this.#listenToPointers();
+    list.addEventListener("animationend", ({ target }) => {
+      if (target instanceof Element) target.classList.remove("new");
     });
+    // A print must contain every row.
+    for (const type of ["beforeprint", "afterprint"])
+      addEventListener(type, () => {
+        this.#isPrinting = type === "beforeprint";
+        this.#renderBlocks();
+      });
+  }
+
+  #delete(target: EventTarget | null, control: Control): void {
+    const row = this.#findRow(target);
+    if (row?.todo === undefined) return;
+    this.#onDelete(row.todo, control);
+    this.#release();
+  }
+
+  #onKey(event: KeyboardEvent): void {
+    const focused = this.#focused();
+    if (focused === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    const { key, repeat } = event;
+    // Backspace is the key "delete" of a Mac.
+    const isDelete = key === "Delete" || key === "Backspace";
+    if (isDelete && !repeat && !this.isReadOnly) this.#delete(event.target, focused.control);
+    else if (key === "ArrowDown") this.#moveFocus(focused, 1);
+    else if (key === "ArrowUp") this.#moveFocus(focused, -1);
+    else if (key === "Home") this.#moveFocus(focused, Number.NEGATIVE_INFINITY);
+    else if (key === "End") this.#moveFocus(focused, Number.POSITIVE_INFINITY);
+    // Ignore the repeats of a held key, so that it deletes one to-do. The browser handles Enter on a button itself.
+    else if (!repeat || (!isDelete && key !== "Enter")) return;
+    event.preventDefault();
+  }
+
+  /** Keeps rows where they are while a pointer or a finger is on them. */
+  #listenToPointers(): void {
+    const list = this.#list;
     for (const type of ["pointerover", "pointermove"] as const)
       list.addEventListener(type, ({ target }) => {
         this.#pointed = target instanceof Element ? target.closest(".todo") : null;
       });
-    installSwipe(list);
     list.addEventListener("pointerdown", () => {
       this.#isPressed = true;
       // One that has ended would start again.
@@ -177,15 +196,6 @@ export class VirtualList {
     // Not `pointerleave`, which comes before the click of a finger.
     list.addEventListener("mouseleave", releasePlace);
     onKeyDown(window, releasePlace, { capture: true });
-    list.addEventListener("animationend", ({ target }) => {
-      if (target instanceof Element) target.classList.remove("new");
-    });
-    // A print must contain every row.
-    for (const type of ["beforeprint", "afterprint"])
-      addEventListener(type, () => {
-        this.#isPrinting = type === "beforeprint";
-        this.#renderBlocks();
-      });
   }
 
   /** Gives the rows of new to-dos the ids that the service chose, so that they keep the focus. */
