@@ -118,7 +118,7 @@ describe("createLoginThrottle", () => {
     expect(await waiting).toBe(second);
   });
 
-  test("rejects an attempt for which 64 of its network and user wait already", async () => {
+  test("rejects an attempt for which 256 of its network and user wait already", async () => {
     const throttle = createLoginThrottle(100, () => 0);
     const end = Promise.withResolvers<boolean>();
     const outcomes = new Map<string, unknown>();
@@ -129,15 +129,15 @@ describe("createLoginThrottle", () => {
     const from = (network: string, count: number): Promise<void>[] =>
       Array.from({ length: count }, (_, index) => attempt(network, `${network} ${index + 1}`));
     // The first 16 of each network do not wait.
-    const attempts = [...from("flood", 16 + 64 + 2), ...from("other", 16 + 64)];
+    const attempts = [...from("flood", 16 + 256 + 2), ...from("other", 16 + 256)];
     await Bun.sleep(0);
-    expect([...outcomes.keys()].sort()).toEqual(["flood 81", "flood 82"]);
+    expect([...outcomes.keys()].sort()).toEqual(["flood 273", "flood 274"]);
     for (const error of outcomes.values()) expect(error).toMatchObject({ code: "credentials_unavailable" });
     end.resolve(true);
     await Promise.all(attempts);
     expect([...outcomes.values()].filter((outcome) => outcome === true)).toHaveLength(attempts.length - 2);
     expect(
-      await Promise.all(Array.from({ length: 80 }, () => throttle.attempt("flood", USER, async () => true))),
+      await Promise.all(Array.from({ length: 272 }, () => throttle.attempt("flood", USER, async () => true))),
     ).not.toContain(false);
   });
 

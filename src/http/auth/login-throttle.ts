@@ -7,7 +7,7 @@ const MAX_TRACKED = 10_000;
 /** Maximum concurrent checks for one network and user, so that they cannot fill the queue of slow checks. */
 const MAX_CONCURRENT = 16;
 /** Maximum attempts that wait for these checks. While a request waits, the runtime keeps up to 128 KiB of its body. */
-const MAX_WAITING = 64;
+const MAX_WAITING = 256;
 /** Maximum delayed rejections. */
 const MAX_DELAYED = 250;
 const DELAY_STEP_MS = 2;
