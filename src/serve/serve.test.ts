@@ -41,7 +41,7 @@ describe("todo serve with a file", () => {
     expect(await outcome(`sqlite:${path}`)).toEqual({
       code: 1,
       stdout: "",
-      stderr: `todo: TODO_STORE: ${path}-lock cannot be opened: check that its folder exists, that its disk is mounted, and that you may write to it\n`,
+      stderr: `todo: TODO_STORE: ${path}: check that its folder exists, and that its disk is mounted\n`,
     });
     mkdirSync(mount);
     await using server = serve(`sqlite:${path}`);

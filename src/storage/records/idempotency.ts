@@ -60,17 +60,8 @@ export class IdempotencyRecords {
     return [...this.#entries.values()].map(({ record }) => record);
   }
 
-  /** Adds a record that is stored already. Drops the oldest one above the limit, but none by age, because the clock may be wrong. */
+  /** Adds a record that is stored already, younger than the others. Removes none by age, because the clock may be wrong. */
   load(record: IdempotencyRecord): void {
-    this.#append(record);
-    const oldest = this.#oldest;
-    if (oldest === undefined || this.#entries.size <= this.#max) return;
-    // A store that was closed has not removed what its last batch evicted.
-    this.#entries.delete(oldest.record.keyHash);
-    this.#oldest = oldest.next;
-  }
-
-  #append(record: IdempotencyRecord): void {
     const entry: Entry = { record, next: undefined };
     this.#entries.set(record.keyHash, entry);
     if (this.#youngest === undefined) this.#oldest = entry;
@@ -80,7 +71,7 @@ export class IdempotencyRecords {
 
   /** Adds the record of a new key, and removes the oldest records: the expired ones step by step, and those above the limit. */
   add(record: IdempotencyRecord): RemovedRecords {
-    this.#append(record);
+    this.load(record);
     const removed = { expired: [] as IdempotencyRecord[], evicted: [] as IdempotencyRecord[] };
     for (let oldest = this.#oldest; oldest !== undefined && oldest !== this.#youngest; oldest = oldest.next) {
       const { record: old } = oldest;

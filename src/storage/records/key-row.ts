@@ -12,8 +12,8 @@ export interface KeyRow {
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
   readonly scope: string;
-  /** `client`, `device` or `link`; absent from the format 1 of SQLite, where `parent` says it, too. */
-  readonly kind?: string;
+  /** `client`, `device` or `link`. */
+  readonly kind: string;
   /** The id of the key with which this one was made. */
   readonly parent: string | null;
   /** Otherwise the user or the client without an API key with which it was made; all null for the key of a client. */
@@ -59,7 +59,6 @@ function toMadeWith({
   owner_name,
   owner_hash,
 }: KeyRow): Pick<Key, "kind" | "parent"> {
-  if (kind === undefined) return parent === null ? {} : (parseMadeWith(parent) ?? UNKNOWN);
   if (kind === "client") return {};
   const ownerKind = owner_kind === "user" ? owner_kind : "client";
   return {
@@ -72,17 +71,10 @@ function toMadeWith({
   };
 }
 
-/** A damaged parent, which signs nobody in. */
-const UNKNOWN: Pick<Key, "kind" | "parent"> = {
-  kind: "link",
-  parent: { kind: "client", name: "", entryHash: "damaged" },
-};
-
 const LINK = "code:";
 
 /**
- * Returns the kind and the parent of a key as one text, such as `key:ID`, `code:key:ID` or `user:HASH:NAME`. Exports, checksums
- * and format 1 of both databases contain it.
+ * Returns the kind and the parent of a key as one text, such as `key:ID`, `code:key:ID` or `user:HASH:NAME`. Exports contain it.
  */
 export const madeWithText = ({ kind, parent }: Pick<Key, "kind" | "parent">): string | undefined =>
   parent && (kind === "link" ? LINK : "") + parentText(parent);

@@ -1,5 +1,6 @@
 /** Notices what happens to the files of a store: while a server uses them, and between two starts. */
 import {
+  type BigIntStats,
   closeSync,
   constants,
   lstatSync,
@@ -18,17 +19,17 @@ import type { Counters } from "./rows.ts";
 export class FileWatch {
   readonly #name: string;
   readonly #path: string;
-  readonly #identities: ReadonlyMap<string, string>;
-  readonly #wal: number;
+  /** The lock, and the index of the WAL. */
+  readonly #others: readonly (readonly [file: string, BigIntStats])[];
   /** The database as the last checkpoint left it, because nothing else of this program writes it. */
-  #database = "";
-  /** The WAL as the last transaction left it. */
-  #walVersion = "";
-  #walBytes = 0;
+  #database: BigIntStats;
+  /** The WAL as the last transaction left it, and its descriptor. */
+  #wal: BigIntStats;
+  readonly #descriptor: number;
   /** What SQLite writes to the header of the WAL when it starts it again. */
-  #salts = "";
+  #salts: string;
   /** The number of transactions that this program has written since then. */
-  #transactions = 0;
+  #transactions: number;
   /** Whether SQLite may start the WAL again with the next transaction. */
   #mayRestart = true;
   #isSuspect = false;
@@ -41,11 +42,13 @@ export class FileWatch {
   constructor(name: string, path: string) {
     this.#name = name;
     this.#path = path;
-    const files = ["", "-wal", "-shm", "-lock"].map((suffix) => path + suffix);
-    this.#identities = new Map(files.map((file) => [file, identity(file)]));
-    // Its descriptor has no locks of SQLite, which closing it would drop.
-    this.#wal = openSync(`${path}-wal`, "r");
-    this.accept();
+    this.#others = ["-lock", "-shm"].map((suffix) => [path + suffix, stat(path + suffix)]);
+    this.#database = stat(path);
+    this.#wal = stat(`${path}-wal`);
+    // It has no locks of SQLite, which closing it would drop.
+    this.#descriptor = openSync(`${path}-wal`, "r");
+    this.#salts = this.#readSalts();
+    this.#transactions = this.#countTransactions();
   }
 
   /** To be called when the store was read back. */
@@ -58,7 +61,7 @@ export class FileWatch {
 
   /** To be called after each checkpoint, complete or not. */
   acceptCheckpoint(isComplete: boolean): void {
-    this.#database = version(this.#path);
+    this.#database = assertSame(this.#path, this.#database);
     this.#mayRestart ||= isComplete;
     this.#acceptWal();
   }
@@ -85,10 +88,10 @@ export class FileWatch {
 
   /** A transaction makes the WAL no shorter. What it may have overwritten is found before the next checkpoint. */
   #acceptWal(): void {
-    const bytes = Math.min(lstatSync(`${this.#path}-wal`).size, WAL_SIZE_LIMIT);
-    if (bytes < this.#walBytes) this.#isSuspect = true;
-    this.#walBytes = bytes;
-    this.#walVersion = version(`${this.#path}-wal`);
+    const found = assertSame(`${this.#path}-wal`, this.#wal);
+    // SQLite shortens a longer one.
+    this.#isSuspect ||= found.size < this.#wal.size && found.size < WAL_SIZE_LIMIT;
+    this.#wal = found;
   }
 
   /**
@@ -96,15 +99,12 @@ export class FileWatch {
    * the database or its WAL.
    */
   areUnchanged(): boolean {
-    for (const [file, expected] of this.#identities)
-      if (identity(file) !== expected) throw new Error(`${file} was moved, removed or replaced`);
-    if (identity(this.#name, statSync) !== this.#identities.get(this.#path))
+    for (const [file, expected] of this.#others) assertSame(file, expected);
+    const database = assertSame(this.#path, this.#database);
+    const wal = assertSame(`${this.#path}-wal`, this.#wal);
+    if (!isSame(statSync(this.#name, STAT), database))
       throw new Error(`${this.#name} names another file than ${this.#path} now`);
-    return (
-      !this.#isSuspect &&
-      version(this.#path) === this.#database &&
-      version(`${this.#path}-wal`) === this.#walVersion
-    );
+    return !this.#isSuspect && isUnchanged(database, this.#database) && isUnchanged(wal, this.#wal);
   }
 
   /**
@@ -116,7 +116,7 @@ export class FileWatch {
   }
 
   close(): void {
-    closeSync(this.#wal);
+    closeSync(this.#descriptor);
   }
 
   #readSalts(): string {
@@ -139,20 +139,26 @@ export class FileWatch {
 
   #read(position: number, length: number): Buffer {
     const bytes = Buffer.allocUnsafe(length);
-    return bytes.subarray(0, readSync(this.#wal, bytes, 0, length, position));
+    return bytes.subarray(0, readSync(this.#descriptor, bytes, 0, length, position));
   }
 }
 
-/** A symbolic link in the place of a file is another file, because the next start would look beside its target. */
-function identity(file: string, stat: typeof lstatSync | typeof statSync = lstatSync): string {
-  const found = stat(file, { bigint: true, throwIfNoEntry: false });
-  return `${found?.dev} ${found?.ino}`;
+const STAT = { bigint: true, throwIfNoEntry: false } as const;
+
+const stat = (file: string): BigIntStats => lstatSync(file, { bigint: true });
+
+const isSame = (found: BigIntStats | undefined, { ino, dev }: BigIntStats): boolean =>
+  found?.ino === ino && found.dev === dev;
+
+/** Returns the state of a file. A symbolic link in its place is another file, because the next start would look beside its target. */
+function assertSame(file: string, expected: BigIntStats): BigIntStats {
+  const found = lstatSync(file, STAT);
+  if (found !== undefined && isSame(found, expected)) return found;
+  throw new Error(`${file} was moved, removed or replaced`);
 }
 
-function version(file: string): string {
-  const found = lstatSync(file, { bigint: true, throwIfNoEntry: false });
-  return `${found?.size} ${found?.mtimeNs}`;
-}
+const isUnchanged = (found: BigIntStats, { size, mtimeNs }: BigIntStats): boolean =>
+  found.size === size && found.mtimeNs === mtimeNs;
 
 const MARK = /^(\S+) +(\d{1,20})\n/;
 

@@ -43,7 +43,11 @@ export function canonicalPath(path: string): string {
     );
   } catch (cause) {
     if (cause instanceof PreconditionError) throw cause;
-    throw new StoreUnavailableError(`${path}: ${describeFsError(cause)}`, { cause });
+    const message = `${path}: ${describeFsError(cause)}`;
+    // Another attempt does not make a folder of a file.
+    throw getErrno(cause) === "ENOTDIR"
+      ? new PreconditionError(message, { cause })
+      : new StoreUnavailableError(message, { cause });
   }
 }
 
@@ -115,7 +119,6 @@ export function whyNotWritable(path: string): string | undefined {
         case "EROFS":
           return `the file system is read-only: copy ${path}, and ${path}-wal if it exists, to a writable folder`;
         case "ENOENT":
-        case "ENOTDIR":
           return "check that its folder exists, and that its disk is mounted";
         case "EACCES":
         case "EPERM":

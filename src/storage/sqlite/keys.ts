@@ -4,7 +4,6 @@ import { resolve } from "node:path";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { ChangingKeys, KeyTable } from "../records/key-table.ts";
-import { KeyUsage } from "../records/key-usage.ts";
 import { type KeyStoreHandle, type OpenKeysOptions, StoreUnavailableError } from "../store.ts";
 import { createDatabase, openDatabase, openError } from "./database.ts";
 import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
@@ -119,49 +118,5 @@ class FileKeys extends ChangingKeys implements KeyStore {
 
   #read(): KeyTable {
     return new KeyTable(readKeys(this.#database));
-  }
-}
-
-/** The API keys of a file, for its server. They are in memory, so that no request waits for the disk. */
-export class ServerKeys extends ChangingKeys implements KeyStore {
-  readonly #write: (change: KeyChange) => Promise<boolean>;
-  readonly #uses: KeyUsage;
-  #table = new KeyTable();
-
-  /** @param write sends a change to the writer thread, which decides it; `update` is called before it resolves */
-  constructor(write: (change: KeyChange) => Promise<boolean>) {
-    super();
-    this.#write = write;
-    this.#uses = new KeyUsage((uses) => write({ type: "recordUses", uses }));
-  }
-
-  find(tokenHash: Uint8Array): StoredKey | undefined {
-    return this.#table.find(tokenHash);
-  }
-
-  list(): Key[] {
-    return this.#table.list().map((key) => this.#uses.withLatest(key));
-  }
-
-  /** The API keys with the hashes of their tokens. */
-  get stored(): readonly StoredKey[] {
-    return this.#table.stored();
-  }
-
-  /** Replaces all keys, because this server or a command has changed them. */
-  update(stored: readonly StoredKey[]): void {
-    this.#table = new KeyTable(stored);
-  }
-
-  recordUse(id: string, usedAt: number): void {
-    this.#uses.record(id, usedAt);
-  }
-
-  flush(): Promise<void> {
-    return this.#uses.flush();
-  }
-
-  protected change(change: KeyChange): Promise<boolean> {
-    return this.#write(change);
   }
 }

@@ -348,9 +348,10 @@ async function importInto(
   database.run("BEGIN IMMEDIATE");
   const counters = rows.readCounters(database);
   const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
+  const insertTodo = rows.todoInserter(database);
   let sum = Number(counters.checksum);
   for await (const todos of reader.readAll(source, maxTodos, task))
-    for (const todo of todos) sum = (sum + rows.insertTodo(database, todo.id, encodeTodo(todo))) % 2 ** 32;
+    for (const todo of todos) sum = (sum + insertTodo(todo.id, encodeTodo(todo))) % 2 ** 32;
   if (reader.keys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
   for (const key of reader.keys) sum += rows.putKey(database, key);
   for (const record of reader.idempotencyRecords) rows.putRecord(database, record);
@@ -397,7 +398,8 @@ function runCheck(name: string, run: () => unknown): CheckResult {
 
 /** Checks the events and the idempotency keys, without which a server starts. */
 function assertHistory(database: Database): void {
-  rows.readEvents(database, rows.readCounters(database), DEFAULTS.maxEvents);
+  const { damage } = rows.readEvents(database, rows.readCounters(database), DEFAULTS.maxEvents);
+  if (damage !== undefined) throw new DamageError(damage);
   const { damaged } = rows.readRecords(database);
   if (damaged.length > 0) throw new DamageError(`${damaged.length} idempotency keys are damaged`);
 }

@@ -8,7 +8,6 @@ import type { OnProgress } from "../maintenance.ts";
 import { decodeEvents } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
-import { MAX_DISTANCE, type TodoRun } from "../table/segment.ts";
 import { Table } from "../table/table.ts";
 import { DamageError, randomId } from "./database.ts";
 
@@ -74,11 +73,17 @@ export function putCounters(database: Database, counters: Counters): void {
     .run(...values, crcOf(...values));
 }
 
-/** Inserts an encoded to-do. Returns what that adds to the checksum. The text has the id, so its CRC protects both. */
-export function insertTodo(database: Database, id: TodoId, json: string): number {
-  const crc = crc32(json);
-  database.query("INSERT INTO todos VALUES (?, ?, ?)").run(id, json, crc);
-  return crc;
+/**
+ * Returns a function that inserts an encoded to-do, and returns what that adds to the checksum. The text has the id, so its CRC
+ * protects both.
+ */
+export function todoInserter(database: Database): (id: TodoId, json: string) => number {
+  const statement = database.query("INSERT INTO todos VALUES (?, ?, ?)");
+  return (id, json) => {
+    const crc = crc32(json);
+    statement.run(id, json, crc);
+    return crc;
+  };
 }
 
 /** Changes a to-do. Returns what that adds to the checksum. */
@@ -132,7 +137,7 @@ export function readContents(database: Database, onProgress: OnProgress) {
   const table = new Table();
   const total = countTodos(database);
   const read = readIntact(database, (rows) => {
-    for (const run of toRuns(rows)) table.appendRun(run);
+    table.appendAll(rows);
     onProgress("loading", table.count, total);
   });
   return { table, ...read };
@@ -182,27 +187,6 @@ export function* readIntactTodos(
   }
 }
 
-/** Encodes to-dos at once, which takes a third of the time of one after another. */
-function* toRuns(rows: readonly TodoRow[]): Generator<TodoRun> {
-  const [firstId] = rows[0] ?? [0n];
-  const far = rows.findIndex(([id]) => id - firstId > MAX_DISTANCE);
-  if (far > 0) {
-    yield* toRuns(rows.slice(0, far));
-    yield* toRuns(rows.slice(far));
-    return;
-  }
-  const text = `${rows.map(([, json]) => json).join(",")},`;
-  const bytes = new TextEncoder().encode(text);
-  const lengthOf = bytes.length === text.length ? ({ length }: string) => length : Buffer.byteLength;
-  const distances = new Uint32Array(rows.length);
-  const starts = new Uint32Array(rows.length + 1);
-  for (const [index, [id, json]] of rows.entries()) {
-    distances[index] = Number(id - firstId);
-    starts[index + 1] = (starts[index] ?? 0) + lengthOf(json) + 1;
-  }
-  yield { firstId, count: rows.length, distances, starts, bytes };
-}
-
 /** Returns the API keys from the oldest to the newest. */
 export function readKeys(database: Database): StoredKey[] {
   const rows = database.query<Row<KeyRow>, []>("SELECT * FROM keys ORDER BY created_at, rowid").all();
@@ -250,38 +234,38 @@ export function changeKeys(database: Database, change: KeyChange): bigint | unde
   return key_changes;
 }
 
-/** Inserts the events of a batch, encoded with one line each. */
+/** Inserts the events of a batch, encoded with one line each. A damaged row may have their place. */
 export function insertEvents(database: Database, last: Position, events: string): void {
   const { epoch, sequence } = last;
   database
-    .query("INSERT INTO events VALUES (?, ?, ?, ?)")
+    .query("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?)")
     .run(sequence, epoch, events, crcOf(sequence, epoch, events));
 }
 
 type EventsRow = Row<{ readonly last_sequence: bigint; readonly epoch: string; readonly events: string }>;
 
-/** Returns the events up to the last change, `maxEvents` or a few more. Throws a DamageError if a row is damaged or missing. */
-export function readEvents(database: Database, counters: Counters, maxEvents: number): TodoEvent[] {
-  const events: TodoEvent[] = [];
-  let end: number | undefined;
+/**
+ * Returns the latest events, `maxEvents` or a few more, without those before a damaged or missing row.
+ * @returns `damage` says why events are left out
+ */
+export function readEvents(database: Database, { epoch, sequence }: Counters, maxEvents: number) {
   const rows = database
-    .query<EventsRow, [bigint]>("SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence")
-    .all(counters.sequence - BigInt(maxEvents));
-  for (const { last_sequence, epoch, events: lines, crc } of rows) {
-    const position = { epoch, sequence: Number(last_sequence) };
-    if (Number(crc) !== crcOf(last_sequence, epoch, lines))
-      throw new DamageError(`the events before position ${position.sequence + 1} are damaged`);
-    const decoded = decodeEvents(lines, position);
-    const start = position.sequence - decoded.length;
-    if (end !== undefined && end !== start)
-      throw new DamageError(`events before position ${start + 1} are missing`);
-    end = position.sequence;
-    for (const event of decoded) events.push(event);
+    .query<EventsRow, [bigint]>("SELECT * FROM events WHERE last_sequence > ? ORDER BY last_sequence DESC")
+    .all(sequence - BigInt(maxEvents));
+  const batches: TodoEvent[][] = [];
+  let end = { epoch, sequence: Number(sequence) };
+  for (const row of rows) {
+    const isNext = Number(row.last_sequence) === end.sequence && (batches.length > 0 || row.epoch === epoch);
+    if (!isNext || Number(row.crc) !== crcOf(row.last_sequence, row.epoch, row.events))
+      return {
+        events: batches.flat(),
+        damage: `events before position ${end.sequence + 1} are damaged or missing`,
+      };
+    const events = decodeEvents(row.events, { epoch: row.epoch, sequence: end.sequence });
+    batches.unshift(events);
+    end = { epoch: row.epoch, sequence: end.sequence - events.length };
   }
-  const last = events.at(-1)?.position ?? { epoch: counters.epoch, sequence: Number(counters.sequence) };
-  if (last.epoch !== counters.epoch || BigInt(last.sequence) !== counters.sequence)
-    throw new DamageError(`events after position ${end} are missing`);
-  return events;
+  return { events: batches.flat(), damage: undefined };
 }
 
 export function putRecord(database: Database, record: IdempotencyRecord): void {

@@ -4,18 +4,18 @@ import { ServiceError } from "../../error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
 import { WorkerThread } from "../../worker-thread.ts";
+import { Batch } from "../batch.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
+import { ServerKeys } from "../records/server-keys.ts";
 import { LocalStore, type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
-import { Batch } from "./batch.ts";
-import { createDatabase, DamageError, openDatabase, openError, randomId } from "./database.ts";
+import { createDatabase, openDatabase, openError, randomId } from "./database.ts";
 import { assertNothingLost, isMark, readMark } from "./file-watch.ts";
 import { canonicalPath } from "./files.ts";
-import { ServerKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
 import { insertCounters, readContents, readCounters, readEvents, readRecords, UNUSED } from "./rows.ts";
@@ -55,7 +55,6 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     opened.catch(() => {});
     const start = load(reader, options);
     await opened;
-    if (start.hasDamagedEvents) await writer.request({ type: "deleteEvents" });
     const store = new SqliteStore(name, path, start, writer, lock, options);
     await store.tick();
     reader.close();
@@ -83,7 +82,6 @@ interface Start {
   readonly contents: StartContents;
   /** The hashes of the idempotency keys whose rows are not used, and have to leave the file. */
   readonly removed: string[];
-  readonly hasDamagedEvents: boolean;
 }
 
 /** Loads a file in one snapshot. Throws a DamageError if it is damaged; a store can do without events and idempotency keys. */
@@ -100,20 +98,10 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onPr
       `${damaged.length} damaged idempotency keys are not used: a repeated request may create a second to-do`,
     );
   const surplus = records.splice(0, records.length - maxTodos).map(({ keyHash }) => keyHash);
-  const contents = { position, lastId, table, idempotencyRecords: records };
-  const start = { id, removed: [...damaged, ...surplus] };
-  try {
-    const events = readEvents(database, counters, maxEvents);
-    return { ...start, contents: { ...contents, events }, hasDamagedEvents: false };
-  } catch (error) {
-    if (!(error instanceof DamageError)) throw error;
-    onWarning(
-      `all stored events are deleted, because ${error.message}: clients that reconnect load the list again`,
-    );
-    // Positions of the damaged events are unknown in a new epoch.
-    const unknown = { ...position, epoch: randomId() };
-    return { ...start, contents: { ...contents, position: unknown }, hasDamagedEvents: true };
-  }
+  const { events, damage } = readEvents(database, counters, maxEvents);
+  if (damage !== undefined) onWarning(`${damage}: clients that reconnect from there load the list again`);
+  const contents = { position, lastId, table, events, idempotencyRecords: records };
+  return { id, contents, removed: [...damaged, ...surplus] };
 }
 
 /**

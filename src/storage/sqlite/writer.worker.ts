@@ -17,13 +17,13 @@ import {
   changeKeys,
   deleteTodo,
   insertEvents,
-  insertTodo,
   putCounters,
   putRecord,
   readCounters,
   readKeys,
   type StoredCounters,
   toChecksum,
+  todoInserter,
   UNUSED,
   updateTodo,
 } from "./rows.ts";
@@ -58,7 +58,6 @@ export type WriterRequest =
   | { readonly type: "changeKeys"; readonly change: KeyChange }
   /** The server uses the API keys of this change, so the command that made it can end. */
   | { readonly type: "confirmKeys"; readonly change: bigint }
-  | { readonly type: "deleteEvents" }
   | { readonly type: "close" };
 
 /** What the request wrote is on disk. A request that throws was rolled back; after a crash, the next start may still find it. */
@@ -142,9 +141,6 @@ class Writer {
       }
       case "confirmKeys":
         this.#write(() => putCounters(this.#database, { ...this.#counters, keys_used: request.change }));
-        return {};
-      case "deleteEvents":
-        this.#write(() => this.#database.run("DELETE FROM events"));
         return {};
       case "close":
         this.#close();
@@ -289,12 +285,13 @@ class Writer {
   /** Applies encoded events to the to-dos. Returns the greatest id and the checksum after them. */
   #writeTodos(lines: readonly string[], end: Position): { last_id: TodoId; sum: number } {
     const database = this.#database;
+    const insertTodo = todoInserter(database);
     let { last_id } = this.#counters;
     let sum = Number(this.#counters.checksum);
     for (const line of lines) {
       const created = createdTodo(line);
       if (created !== undefined) {
-        sum += insertTodo(database, ++last_id, created);
+        sum += insertTodo(++last_id, created);
         continue;
       }
       const event = decodeEvent(line, end);

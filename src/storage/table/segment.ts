@@ -5,14 +5,14 @@ const CAPACITY = 768;
 const MAX_BYTES = 36 * 1024;
 const FIRST_BYTES = 4096;
 /** The greatest difference of two ids in a segment. */
-export const MAX_DISTANCE = 0xffff_ffff;
+const MAX_DISTANCE = 0xffff_ffff;
 const TRUE = new TextEncoder().encode("true}");
 const FALSE = new TextEncoder().encode("false}");
 const COMMA = 0x2c;
 const encoder = new TextEncoder();
 
 /** Encoded to-dos by ascending id, separated by commas. */
-export interface TodoRun {
+interface TodoRun {
   readonly firstId: TodoId;
   readonly count: number;
   /** The difference between each id and `firstId`, up to MAX_DISTANCE. */
@@ -225,4 +225,24 @@ export class Segment {
   #offset(slot: number): number {
     return this.#offsets[slot] ?? 0;
   }
+}
+
+/** Encodes to-dos at once, from an index on, as far as their ids are near enough. */
+export function encodeRun(
+  todos: readonly (readonly [id: TodoId, json: string, ...unknown[]])[],
+  from: number,
+): TodoRun {
+  const firstId = todos[from]?.[0] ?? 0n;
+  const far = todos.findIndex(([id]) => id - firstId > MAX_DISTANCE);
+  const near = todos.slice(from, far < 0 ? undefined : far);
+  const text = `${near.map(([, json]) => json).join(",")},`;
+  const bytes = encoder.encode(text);
+  const lengthOf = bytes.length === text.length ? ({ length }: string) => length : Buffer.byteLength;
+  const distances = new Uint32Array(near.length);
+  const starts = new Uint32Array(near.length + 1);
+  for (const [index, [id, json]] of near.entries()) {
+    distances[index] = Number(id - firstId);
+    starts[index + 1] = (starts[index] ?? 0) + lengthOf(json) + 1;
+  }
+  return { firstId, count: near.length, distances, starts, bytes };
 }
