@@ -109,15 +109,6 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     expect(await exported(postgres)).toBe('{"todoService":1,"lastId":"0","todos":0}\n');
   });
 
-  test("by todo backup is rejected for PostgreSQL", async () => {
-    const postgres = await databases.newDatabase();
-    expect(await todo(postgres, "backup", newPath())).toEqual({
-      code: 2,
-      stdout: "",
-      stderr: "todo: to back up PostgreSQL, run pg_dump\n",
-    });
-  });
-
   test.skipIf(skipFor(whyNoServer))("needs only USAGE and EXECUTE on PostgreSQL", async () => {
     const url = new URL(await databases.newDatabase());
     expect((await todo(url.href, "migrate")).code).toBe(0);
