@@ -52,13 +52,17 @@ export function measurementTable(measurements: readonly Measurement[]): string {
 
 /** Returns the table of the targets that were measured. */
 export function targetSection(targets: readonly Target[], figures: Figures): string {
-  const rows = targets.flatMap(({ description, figure, min = -Infinity, max = Infinity }) => {
+  const reasons: string[] = [];
+  const rows = targets.flatMap(({ description, figure, min = -Infinity, max = Infinity, reason }) => {
     const measured = figures.get(figure);
     if (measured === undefined) return [];
     const { value, spread } = measured;
-    return [[description, number(value), spread, value >= min && value <= max ? "met" : "**missed**"]];
+    const isMet = value >= min && value <= max;
+    if (!isMet && reason !== undefined) reasons.push(`- **${description}**: ${reason}\n`);
+    return [[description, number(value), spread, isMet ? "met" : "**missed**"]];
   });
-  return `## Targets\n\n${table(["target", "measured", "spread", ""], rows)}`;
+  const why = reasons.length === 0 ? "" : `\nWhy targets are missed:\n\n${reasons.join("")}`;
+  return `## Targets\n\n${table(["target", "measured", "spread", ""], rows)}${why}`;
 }
 
 /** One request that two checkouts of this project answered. */

@@ -1,4 +1,4 @@
-/** The targets as data: which figure each is judged by, and its limit. A target that cannot be reached is removed. */
+/** The targets as data: which figure each is judged by, and its limit. */
 
 export interface Target {
   readonly description: string;
@@ -6,7 +6,12 @@ export interface Target {
   readonly figure: string;
   readonly min?: number;
   readonly max?: number;
+  /** Why it is missed, if it is. */
+  readonly reason?: string;
 }
+
+const TWO_THREADS =
+  "A second thread writes each row, waits for the disk, and wakes the first one. Fewer connections share the cost of one commit.";
 
 export const targets: readonly Target[] = [
   ...["GET one", "GET one, browser's headers", "whoami", "POST", "GET list of 1,000"].map((workload) => ({
@@ -18,6 +23,8 @@ export const targets: readonly Target[] = [
     description: "whoami ≥ 1.0 × equal Elysia with prepared headers",
     figure: "whoami / Elysia (Bun), equal, prepared headers",
     min: 1,
+    reason:
+      "The peer answers with a Response whose headers it never changes, and records no outcome. Both spend about 0.4 µs on the token: half of it on SHA-256.",
   },
   {
     description: "GET one ≥ 1.2 × equal Elysia",
@@ -43,11 +50,13 @@ export const targets: readonly Target[] = [
     description: "SQLite: POST, each on disk, ≥ 0.72 × memory's at 64 connections",
     figure: "POST on SQLite / todo-service",
     min: 0.72,
+    reason: TWO_THREADS,
   },
   {
     description: "SQLite: POST ≥ 0.88 × memory's at 256 connections",
     figure: "POST on SQLite, 256 connections / todo-service",
     min: 0.88,
+    reason: TWO_THREADS,
   },
   {
     description: "GET one in private mode ≥ 0.85 × whoami",
