@@ -230,6 +230,14 @@ describe("an overlay", () => {
   });
 });
 
+test("an overlay shows a to-do that is older than a write from before the first list", () => {
+  const overlay = new Overlay();
+  overlay.add("a", { kind: "create", todo: { id: newId(), title: "1", done: false } }, "50");
+  const list = [{ id: "45", title: "1", done: false }];
+  overlay.advance({ todos: list, position: "e-9" }, overlay.answers);
+  expect(overlay.apply(list)).toHaveLength(2);
+});
+
 test("a followed list shows each write at once and exactly once, whatever else happens", async () => {
   await fc.assert(
     fc.asyncProperty(run, async ({ isKept, steps, delays, losses }) => {

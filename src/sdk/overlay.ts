@@ -111,7 +111,7 @@ export class Overlay {
         this.#removeUntil(key, entry);
       else if (answer !== undefined) this.needsList ||= isOther;
       // A store that has lost its to-dos begins with the first id again.
-      else if (isOther && compareIds(newest, entry.after) < 0) entry.after = "";
+      else if (isOther && this.#position !== "" && compareIds(newest, entry.after) < 0) entry.after = "";
     }
     this.#position = position;
   }
