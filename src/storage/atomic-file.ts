@@ -3,6 +3,9 @@ import { dirname } from "node:path";
 import { describeFsError, getErrno } from "../error-message.ts";
 import { PreconditionError } from "./maintenance.ts";
 
+/** The mode of files that only their owner may read, such as a store, which has the hashes of API keys. */
+export const PRIVATE_MODE = 0o600;
+
 /**
  * Creates a file atomically. Resolves when the file is on disk. Throws a PreconditionError if the file exists.
  * @param mode permissions of the new file, before the umask

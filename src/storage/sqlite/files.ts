@@ -16,12 +16,10 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describeFsError, getErrno } from "../../error-message.ts";
+import { PRIVATE_MODE } from "../atomic-file.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { type FileUsage, StoreUnavailableError } from "../store.ts";
 import { quoteArgument } from "./rescue.ts";
-
-/** Only the owner may read a store, because it contains the hashes of API keys. */
-export const PRIVATE_MODE = 0o600;
 
 /** A WAL without a long reader is shorter and is used again. SQLite shortens a longer one when it starts it again. */
 export const WAL_SIZE_LIMIT = 16 * 1024 * 1024;

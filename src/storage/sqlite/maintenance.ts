@@ -15,7 +15,7 @@ import { isExpired, isListed } from "../../credential/key.ts";
 import { describeFsError, getErrno } from "../../error-message.ts";
 import { encodeTodo } from "../../todo.ts";
 import { WorkerThread } from "../../worker-thread.ts";
-import { createFileAtomic, fsyncFile, fsyncFolder } from "../atomic-file.ts";
+import { createFileAtomic, fsyncFile, fsyncFolder, PRIVATE_MODE } from "../atomic-file.ts";
 import {
   type BackupSummary,
   type CheckResult,
@@ -46,7 +46,7 @@ import {
   randomId,
 } from "./database.ts";
 import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
-import { createPrivate, hasWal, PRIVATE_MODE, removeDatabase, whyNotWritable } from "./files.ts";
+import { createPrivate, hasWal, removeDatabase, whyNotWritable } from "./files.ts";
 import { openToChange } from "./keys.ts";
 import { acquireLock, isLocked } from "./lock.ts";
 import * as rows from "./rows.ts";

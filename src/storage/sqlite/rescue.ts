@@ -3,9 +3,8 @@ import { readdirSync, renameSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { errorMessage } from "../../error-message.ts";
-import { createFileAtomic } from "../atomic-file.ts";
+import { createFileAtomic, PRIVATE_MODE } from "../atomic-file.ts";
 import { type ExportContents, writeExport } from "../ndjson.ts";
-import { PRIVATE_MODE } from "./files.ts";
 
 /**
  * Writes an export to a new file beside a store, or to another folder. Returns its path. Throws an Error that has the reason for

@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { expect, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import {
   copyFileSync,
   existsSync,
@@ -18,6 +18,7 @@ import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
+import { TodoState } from "../state.ts";
 import type { Store } from "../store.ts";
 
 import { backup, restore } from "./maintenance.ts";
@@ -262,6 +263,24 @@ test("a path of the greatest length can be served, backed up and restored", asyn
   const { signal } = new AbortController();
   await backup(path, backedUp, { signal });
   expect(await restore(path, backedUp, { signal })).toMatchObject({ todos: 1 });
+});
+
+test("a store whose memory misses a batch that is on disk is not ready, and has the batch after a restart", async () => {
+  const path = newPath();
+  const store = await openSqlite(path);
+  using _ = spyOn(TodoState.prototype, "apply").mockImplementationOnce(() => {
+    throw new Error("after the commit");
+  });
+  for (const title of ["stored", "refused"])
+    expect(await failureOf(store.insert(title))).toBe("store_unavailable");
+  for (let i = 0; i < 2; i++)
+    expect((await errorOf(store.checkWrites?.())).cause).toMatchObject({
+      message: expect.stringContaining("at another position than the server: restart the server"),
+    });
+  await store.close();
+  const again = await openSqlite(path);
+  expect((await read(await again.list({}))).todos.map(({ title }) => title)).toEqual(["stored"]);
+  await again.close();
 });
 
 test("a start reports that it has loaded all to-dos", async () => {
