@@ -23,7 +23,7 @@ export async function seedStore(
   reopen: () => Promise<Store>,
   onProgress: OnProgress = () => {},
 ): Promise<{ readonly store: Store; readonly todos?: number }> {
-  if (seed === undefined || store.count > 0 || (await store.position()).sequence > 0) return { store };
+  if (seed === undefined || store.count > 0) return { store };
   const subject = `${seed.source} ${seed.value}`;
   const text = asUsageError(subject, () => readText(seed.value));
   const task = { signal: new AbortController().signal, onProgress };
@@ -37,7 +37,7 @@ export async function seedStore(
     const { todos } = await openStoreAdmin(url.value).import(toExport(text, subject), maxTodos, task);
     return { store: await reopen(), todos };
   } catch (error) {
-    // Another replica has seeded the database at the same time.
+    // The store has held to-dos, or another replica has seeded it at the same time.
     if (error instanceof UsedStoreError) return { store: await reopen() };
     if (error instanceof PreconditionError) throw toUsageError(subject, error);
     throw error instanceof CommandError ? error : new CommandError(`${url.source}: ${errorMessage(error)}`);

@@ -369,6 +369,17 @@ describe("--with-keys", () => {
     );
     expect(left(copy)).toEqual([]);
   });
+
+  test("rejects a store that has API keys", async () => {
+    const { path } = await storeWithKey();
+    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
+    const other = newPath();
+    await addKey(other);
+    expect(await refusal(["import", "--with-keys", ...on(other)], text)).toBe(
+      "the store already has API keys: import into a store without API keys, or export without --with-keys",
+    );
+    expect(await exported(other)).toBe(header(0, 0));
+  });
 });
 
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal", () => {
