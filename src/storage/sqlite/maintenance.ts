@@ -94,21 +94,28 @@ function orRefuse<T>(path: string, act: () => T): T {
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
 export const backup = (path: string, file: string, { signal }: TaskOptions): Promise<BackupSummary> =>
   withStore(path, (database, assertComplete) =>
-    createFileAtomic(file, PRIVATE_MODE, async (part) => {
-      assertComplete();
-      await yieldToEventLoop(signal);
-      database.query("VACUUM INTO ?").run(part);
-      await yieldToEventLoop(signal);
-      using copy = openDatabase(part, "write");
-      for (const { type, name } of foreignCode(copy))
-        copy.run(`DROP ${type} "${name.replaceAll('"', '""')}"`);
-      rows.assertIntact(copy);
-      const { position, todos, keys } = summarize(copy);
-      makeNew(copy);
-      copy.run("PRAGMA journal_mode = DELETE");
-      return { todos, keys, bytes: statSync(part).size, position };
-    }),
+    createFileAtomic(file, PRIVATE_MODE, (part) =>
+      copyInto(part, database, assertComplete, signal).catch((error) => {
+        // A full disk leaves a journal.
+        removeDatabase(part);
+        throw error;
+      }),
+    ),
   );
+
+async function copyInto(part: string, database: Database, assertComplete: () => void, signal: AbortSignal) {
+  assertComplete();
+  await yieldToEventLoop(signal);
+  database.query("VACUUM INTO ?").run(part);
+  await yieldToEventLoop(signal);
+  using copy = openDatabase(part, "write");
+  for (const { type, name } of foreignCode(copy)) copy.run(`DROP ${type} "${name.replaceAll('"', '""')}"`);
+  rows.assertIntact(copy);
+  const { position, todos, keys } = summarize(copy);
+  makeNew(copy);
+  copy.run("PRAGMA journal_mode = DELETE");
+  return { todos, keys, bytes: statSync(part).size, position };
+}
 
 /** Asks a thread for a backup of the store at `path`. */
 export interface BackupRequest {
