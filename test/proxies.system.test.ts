@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { startBalancer, startCaddy, startHaproxy, startNginx } from "../deploy/topology.ts";
+import { TodoApi } from "../src/sdk/client.ts";
 import { type Command, run, runTodo } from "./command.ts";
 import { exchange, mutant } from "./fuzzer.ts";
 import { startNameServer } from "./name-server.ts";
@@ -259,6 +260,16 @@ test.skipIf(skipFor(whyNoNginx))(
       });
       expect((await events.take(1)).at(0)?.type).toBe("updated");
     }
+
+    const api = new TodoApi({ baseUrl: url });
+    const direct = await new TodoApi({ baseUrl: service }).list();
+    expect(await api.list()).toEqual(direct);
+    const list = api.follow({ from: direct });
+    const stop = list.subscribe(() => {});
+    await list.setDone("2", true);
+    await until(() => list.getState().position !== direct.position, "the event of the change");
+    stop();
+    expect(list.getState().todos).toEqual((await api.list()).todos);
   },
 );
 
