@@ -34,11 +34,11 @@ describe.skipIf(skipFor(whyNoWebkit))("to-dos page in WebKitGTK", () => {
     await untilShown(page, ["three", "two", "one"]);
     await page.click(".todo input");
     await untilShown(page, ["two", "one"]);
-    await page.click(".todo:nth-child(2) button");
+    await page.click("[aria-label='Delete: one']");
     await untilShown(page, ["two"]);
     await page.click("#undo button");
     await untilShown(page, ["two", "one"]);
-    await page.click(".todo:nth-child(1) button");
+    await page.click("[aria-label='Delete: two']");
     await page.click("#undo [aria-label=Dismiss]");
     await untilStored(store, ["1 one", "3 (three)"]);
   });

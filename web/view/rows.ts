@@ -4,26 +4,13 @@ import { createElement } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { installSwipe } from "./swipe.ts";
 
-/** Rows per new block. The document contains only the blocks near the viewport. */
-const BLOCK_SIZE = 50;
-const ROOT_MARGIN = "1000px 0px";
+/** Rows are in the document this far above and below the window. */
+const MARGIN_PX = 1000;
 /** A ticked row stays this long after the last tap, so that no row moves while the user ticks several. */
 const HOLD_MS = 600;
 /** The time in which rows take their new places. */
 const MOVE_MS = 200;
 const VIBRATION_MS = 10;
-
-/** Successive rows. A block keeps its rows when others come and go. */
-interface Block {
-  readonly element: HTMLDivElement;
-  /** The first row when the block was made. The block begins where this row is or would be. */
-  readonly first: Place | undefined;
-  start: number;
-  end: number;
-  isNear: boolean;
-  /** The CSS height. Empty while the block contains its rows. */
-  height: string;
-}
 
 interface Row {
   readonly element: HTMLDivElement;
@@ -95,7 +82,14 @@ export class VirtualList {
   };
   readonly #foldButton = createElement("button", { type: "button" });
   readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
-  #blocks: Block[] = [];
+  /** Stand in for the rows above and below those in the document. */
+  readonly #above = createElement("div", { role: "none" });
+  readonly #below = createElement("div", { role: "none" });
+  /** The document contains the rows from the first to before the second index. */
+  #start = 0;
+  #end = 0;
+  /** The height of `#above` in pixels. */
+  #aboveHeight = 0;
   /** The rows in the document. */
   readonly #rows = new Map<TodoId, Row>();
   /** The row under the pointer or the finger, while the user does not type. */
@@ -110,10 +104,6 @@ export class VirtualList {
   isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
-  readonly #observer = new IntersectionObserver((entries) => this.#onScroll(entries), {
-    rootMargin: ROOT_MARGIN,
-  });
-
   constructor(list: HTMLElement, { onToggle, onDelete, onFold, onFocusLost, onRelease }: VirtualListOptions) {
     this.#list = list;
     this.#onDelete = onDelete;
@@ -142,8 +132,9 @@ export class VirtualList {
     for (const type of ["beforeprint", "afterprint"])
       addEventListener(type, () => {
         this.#isPrinting = type === "beforeprint";
-        this.#renderBlocks();
+        this.#fit();
       });
+    for (const type of ["scroll", "resize"]) addEventListener(type, () => this.#fit(), { passive: true });
   }
 
   #delete(target: EventTarget | null, control: Control): void {
@@ -227,12 +218,16 @@ export class VirtualList {
     const focused = this.#focused();
     const positions = this.#positions();
     const newest = this.#newest();
+    const [first, start] = [this.#todoAt(this.#start), isSameView ? this.#start : 0];
     this.#content = content;
     setText(this.#foldButton, content.fold?.label ?? "");
     this.#foldButton.ariaExpanded = String(content.fold?.isExpanded);
-    this.#divide();
-    this.#renderBlocks();
+    const newStart = start === 0 ? 0 : this.#indexOf(first);
+    this.#aboveHeight = newStart === 0 ? 0 : this.#aboveHeight + (newStart - start) * this.#rowHeight;
+    this.#renderRows(newStart, newStart + this.#end - this.#start);
+    this.#fit();
     this.#restorePlace(positions);
+    this.#fit();
     if (content.isHighlighted)
       for (const [id, { element }] of this.#rows)
         element.classList.toggle("new", compareIds(id, newest) > 0 || element.classList.contains("new"));
@@ -300,15 +295,6 @@ export class VirtualList {
       (todos) => todos.at(this.#content.direction === 1 ? -1 : 0)?.id ?? "",
     );
     return ids.sort(compareIds).at(-1) ?? "";
-  }
-
-  #renderBlocks(): void {
-    for (const block of this.#blocks) this.#renderBlock(block);
-    this.#forgetRows();
-  }
-
-  #forgetRows(): void {
-    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
   }
 
   get #open(): readonly Todo[] {
@@ -400,91 +386,83 @@ export class VirtualList {
     return true;
   }
 
-  /** Divides the rows into blocks. */
-  #divide(): void {
-    let end = this.#length;
-    const kept: Block[] = [];
-    for (const [index, block] of [...this.#blocks.entries()].reverse()) {
-      block.start = index === 0 ? 0 : Math.min(this.#indexOf(block.first), end);
-      block.end = end;
-      end = block.start;
-      if (block.start < block.end) kept.unshift(block);
-      else {
-        this.#observer.unobserve(block.element);
-        block.element.remove();
-      }
-    }
-    if (kept.length === 0 && this.#length > 0) kept.push(this.#createBlock(0, this.#length, true));
-    this.#blocks = kept.flatMap((block) => this.#split(block));
-  }
-
-  /** Splits a block that has become long. */
-  #split(block: Block): readonly Block[] {
-    const blocks = [block];
-    const { end } = block;
-    let last = block;
-    while (end - block.start > 2 * BLOCK_SIZE && end - last.start > BLOCK_SIZE) {
-      last.end = last.start + BLOCK_SIZE;
-      // Rows that are in the document stay there.
-      const isNear = last === block && block.element.childElementCount > 0;
-      const next = this.#createBlock(last.end, end, isNear);
-      last.element.after(next.element);
-      blocks.push(next);
-      last = next;
-    }
-    return blocks;
-  }
-
-  #createBlock(start: number, end: number, isNear: boolean): Block {
-    const element = createElement("div", { role: "none" });
-    this.#list.append(element);
-    this.#observer.observe(element);
-    return { element, first: this.#todoAt(start), start, end, isNear, height: "" };
-  }
-
-  #onScroll(entries: readonly IntersectionObserverEntry[]): void {
-    for (const { target, isIntersecting, boundingClientRect } of entries) {
-      const block = this.#blocks.find(({ element }) => element === target);
-      if (block === undefined) continue;
-      const { childElementCount } = block.element;
-      if (childElementCount > 0) this.#rowHeight = boundingClientRect.height / childElementCount;
-      block.isNear = isIntersecting || block.element.contains(document.activeElement);
-      this.#renderBlock(block);
-    }
-    this.#forgetRows();
-  }
-
-  #renderBlock(block: Block): void {
-    const { element, start, end } = block;
-    if (!block.isNear && !this.#isPrinting) {
-      // Only a block without a height contains rows.
-      if (block.height === "") element.replaceChildren();
-      this.#setHeight(block, `${(end - start) * this.#rowHeight}px`);
+  /** Renders the rows near the window, and stands in for the others. Each pass measures what the one before has rendered. */
+  #fit(): void {
+    if (this.#isPrinting) {
+      this.#aboveHeight = 0;
+      this.#renderRows(0, this.#length);
       return;
     }
-    const rows = Array.from({ length: end - start }, (_, offset) => this.#updateRow(start + offset));
-    const kept = new Set<Element>(rows);
-    for (const child of [...element.children]) if (!kept.has(child)) child.remove();
-    let present = element.firstElementChild;
+    for (let passes = 0; passes < 5 && this.#length > 0; passes++) {
+      const top = this.#above.getBoundingClientRect().bottom;
+      const bottom = this.#below.getBoundingClientRect().top;
+      if (bottom > top) this.#rowHeight = (bottom - top) / (this.#end - this.#start);
+      const [start, end] = this.#selectWindow(top, bottom);
+      if (start === this.#start && end === this.#end) return;
+      const isJump = start >= this.#end || end <= this.#start;
+      const stays = this.#list.children[1 + Math.max(0, start - this.#start)];
+      const before = stays?.getBoundingClientRect().top ?? top;
+      if (isJump) this.#aboveHeight += (start - this.#start) * this.#rowHeight;
+      else if (start > this.#start) this.#aboveHeight += before - top;
+      this.#renderRows(start, end);
+      if (isJump || stays === undefined) continue;
+      // The rows that were there before stay where they are, so far as the list has room above.
+      this.#aboveHeight -= stays.getBoundingClientRect().top - before;
+      this.#setHeights();
+    }
+  }
+
+  /** Returns the rows that the document should contain. @param top where those that it contains begin, in the window */
+  #selectWindow(top: number, bottom: number): readonly [start: number, end: number] {
+    const toRows = (pixels: number): number => Math.ceil(pixels / this.#rowHeight);
+    const clamp = (index: number): number => Math.min(Math.max(index, 0), this.#length);
+    let [start, end] = [this.#start, this.#end];
+    if (bottom < 0 || top > innerHeight) {
+      start = Math.min(
+        clamp(start - toRows(top + MARGIN_PX)),
+        Math.max(0, this.#length - toRows(innerHeight)),
+      );
+      return [start, clamp(start + toRows(innerHeight + 2 * MARGIN_PX))];
+    }
+    if (top > -MARGIN_PX) start -= toRows(top + MARGIN_PX);
+    else if (top < -2 * MARGIN_PX) start += toRows(-top - 1.5 * MARGIN_PX);
+    const rest = bottom - innerHeight;
+    if (rest < MARGIN_PX) end += toRows(MARGIN_PX - rest);
+    else if (rest > 2 * MARGIN_PX) end -= toRows(rest - 1.5 * MARGIN_PX);
+    return [clamp(start), Math.max(clamp(end), clamp(start))];
+  }
+
+  #renderRows(start: number, end: number): void {
+    this.#end = Math.min(end, this.#length);
+    this.#start = Math.min(start, this.#end);
+    const list = this.#list;
+    const rows = Array.from({ length: this.#end - this.#start }, (_, offset) =>
+      this.#updateRow(this.#start + offset),
+    );
+    const kept = new Set<Element>(this.#length > 0 ? [this.#above, ...rows, this.#below] : []);
+    for (const child of [...list.children]) if (!kept.has(child)) child.remove();
+    for (const [id, { element }] of this.#rows) if (!kept.has(element)) this.#rows.delete(id);
+    if (this.#length === 0) return;
+    if (!this.#above.isConnected) list.append(this.#above, this.#below);
+    let present = this.#above.nextElementSibling;
     for (const row of rows) {
       // A row that moves would lose the focus, and with it a key that is held.
-      const stays = row.parentElement === element && row.contains(document.activeElement);
+      const stays = row.parentElement === list && row.contains(document.activeElement);
       while (stays && present !== null && present !== row) {
         const next: Element | null = present.nextElementSibling;
-        element.append(present);
+        list.insertBefore(present, this.#below);
         present = next;
       }
       if (present === row) present = row.nextElementSibling;
-      else element.insertBefore(row, present);
+      else list.insertBefore(row, present);
     }
-    this.#setHeight(block, "");
+    this.#setHeights();
   }
 
-  /** Writes a height only if it changes: a long list has thousands of blocks. */
-  #setHeight(block: Block, height: string): void {
-    if (block.height === height) return;
-    block.height = height;
-    block.element.style.height = height;
+  #setHeights(): void {
+    this.#aboveHeight = this.#start === 0 ? 0 : Math.max(0, this.#aboveHeight);
+    this.#above.style.height = `${this.#aboveHeight}px`;
+    this.#below.style.height = `${(this.#length - this.#end) * this.#rowHeight}px`;
   }
 
   /** Creates or updates the row at an index. Returns its element. */
@@ -539,13 +517,14 @@ export class VirtualList {
     return { todo: row.todo, control: activeElement === row.button ? "button" : "checkbox" };
   }
 
-  /** Returns the row at an index and adds its block to the document if necessary. Without rows, returns undefined. */
+  /** Returns the row at an index, and adds it to the document if necessary. Without rows, returns undefined. */
   #ensureRendered(index: number): HTMLElement | undefined {
-    const block = this.#blocks.find(({ end }) => index < end);
-    if (block === undefined) return undefined;
-    if (!block.isNear) {
-      block.isNear = true;
-      this.#renderBlock(block);
+    if (this.#length === 0) return undefined;
+    if (index < this.#start || index >= this.#end) {
+      const around = Math.ceil(innerHeight / this.#rowHeight);
+      const start = Math.max(0, index - around);
+      this.#aboveHeight = start * this.#rowHeight;
+      this.#renderRows(start, index + around);
     }
     return this.#updateRow(index);
   }
