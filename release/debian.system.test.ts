@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { cp, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ended } from "../test/command.ts";
 import { outputOf, type System, whyNoSystem } from "../test/debian.ts";
-import { commandsOf, isCommand, markerOf, readPage } from "../test/docs.ts";
+import { commandsOf } from "../test/docs.ts";
 import { inOrder } from "../test/in-order.ts";
 import { skipFor } from "../test/skip.ts";
 import { bootSystemd } from "../test/systemd.ts";
@@ -58,34 +58,6 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
   const untilReady = (): Promise<void> => until(isReady, "the service is ready");
   const untilReadyAgain = (pid: string): Promise<void> =>
     until(async () => (await property("MainPID")) !== pid && (await isReady()), "another process is ready");
-
-  test(
-    "the tutorial leads from an empty server to HTTPS, with a metric, an alert and a backup",
-    async () => {
-      const page = readPage(SERVER);
-      const [steps = ""] = page.text.split("\n## When something happens\n");
-      // The first block builds the package on another machine.
-      const [, ...blocks] = page.blocks.filter(({ line }) => line <= steps.split("\n").length);
-      const commands = blocks.filter((block) => isCommand(block) && markerOf(block, "not run") === undefined);
-      const authority = "/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt";
-      const script = `cd /packages
-        echo 127.0.0.1 todo.localhost >>/etc/hosts
-        export CURL_CA_BUNDLE=${authority} NODE_EXTRA_CA_CERTS=${authority}
-        ${commands.map(({ text }) => text).join("")}`;
-      const shown = await system.shell(
-        // Caddy signs the certificates of names below .localhost itself.
-        script.replaceAll("todo.example.com", "todo.localhost").replace("./todo-service_*.deb", `./${OLD}`),
-      );
-      const outputs = blocks.filter(({ language, followsBlock }) => language === "text" && followsBlock);
-      expect(outputs.length).toBe(2);
-      for (const { text } of outputs) expect(shown).toContain(text.trim());
-      await until(async () => (await system.shell(`ls ${STATE}/backups`)) !== "", "the first backup exists");
-      await system.shell(
-        "systemctl stop prometheus prometheus-alertmanager caddy; apt-get purge -y todo-service",
-      );
-    },
-    BUILD_LIMIT_MS,
-  );
 
   describe("the Debian package", () => {
     const step = inOrder();

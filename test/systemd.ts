@@ -1,10 +1,6 @@
 import { buildDebian, System } from "./debian.ts";
 import { until } from "./until.ts";
 
-const SYSTEM = "systemd,systemd-sysv,dbus,procps";
-/** What the tutorial about a server installs, because the system has no network. */
-const TUTORIAL = "caddy,curl,openssl,rsync,prometheus,prometheus-alertmanager";
-
 /** Starts in control groups of its own, of version 1 or 2: root, folder of packages, name of the groups. */
 const START = `
   if [ -e /sys/fs/cgroup/cgroup.procs ]; then parents=/sys/fs/cgroup; else parents=$(echo /sys/fs/cgroup/*); fi
@@ -26,7 +22,7 @@ const START = `
  * @param packages the folder that the system sees as /packages
  */
 export async function bootSystemd(below: string, packages: string): Promise<System> {
-  const root = await buildDebian("bookworm", `${SYSTEM},${TUTORIAL}`, below);
+  const root = await buildDebian("bookworm", "systemd,systemd-sysv,dbus,procps,curl", below);
   const group = `todo-systemd-${process.pid}`;
   const system = await System.start(
     ["bash", "-ec", START, root, packages, group],
