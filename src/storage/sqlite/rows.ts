@@ -1,6 +1,5 @@
 /** Reads and writes rows. A damaged one is never served, because each row has the CRC-32 of its other values. */
 import type { Database } from "bun:sqlite";
-import { crc32 } from "node:zlib";
 import type { StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import type { Position, TodoEvent, TodoId } from "../../todo.ts";
@@ -15,7 +14,7 @@ type Row<T> = T & { readonly crc: bigint };
 
 /** Returns the CRC-32 of the values of a row. */
 const crcOf = (...values: readonly unknown[]): number =>
-  crc32(
+  Bun.hash.crc32(
     values
       .map((value) => (value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value))
       .join(" "),
@@ -80,7 +79,7 @@ export function putCounters(database: Database, counters: Counters): void {
 export function todoInserter(database: Database): (id: TodoId, json: string) => number {
   const statement = database.query("INSERT INTO todos VALUES (?, ?, ?)");
   return (id, json) => {
-    const crc = crc32(json);
+    const crc = Bun.hash.crc32(json);
     statement.run(id, json, crc);
     return crc;
   };
@@ -89,7 +88,7 @@ export function todoInserter(database: Database): (id: TodoId, json: string) => 
 /** Changes a to-do. Returns what that adds to the checksum. */
 export function updateTodo(database: Database, id: TodoId, json: string): number {
   const before = crcOfTodo(database, "SELECT crc FROM todos WHERE id = ?", id);
-  const crc = crc32(json);
+  const crc = Bun.hash.crc32(json);
   database.query("UPDATE todos SET json = ?, crc = ? WHERE id = ?").run(json, crc, id);
   return crc - before;
 }
@@ -111,7 +110,7 @@ const ROWS_AT_ONCE = 1000;
 
 /** Returns whether a row is as this program wrote it. */
 const isIntact = ([id, json, crc]: TodoRow): boolean =>
-  Number(crc) === crc32(json) && json.startsWith(`{"id":${id},`);
+  Number(crc) === Bun.hash.crc32(json) && json.startsWith(`{"id":${id},`);
 
 /**
  * Reads all to-dos and API keys. Throws a DamageError if one is damaged, missing or old.
