@@ -13,6 +13,8 @@ export interface Answer extends Confirmation {
   readonly id: TodoId;
 }
 
+type Edit = (changes: readonly Change[]) => readonly Change[];
+
 const CLOSING = "closing.";
 
 /**
@@ -95,10 +97,13 @@ export class Outbox extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Resolves to all changes when the edit is stored. */
-  async #edit(edit: (changes: readonly Change[]) => readonly Change[]): Promise<readonly Change[]> {
+  /**
+   * Resolves to all changes when the edit is stored.
+   * @param here what applies here at once
+   */
+  async #edit(edit: Edit, here = edit): Promise<readonly Change[]> {
     const before = this.#stored;
-    this.#apply(edit);
+    this.#apply(here);
     if (this.#stored !== before) this.#notify();
     this.#pending++;
     await this.#opened;
@@ -127,7 +132,7 @@ export class Outbox extends EventTarget {
   }
 
   /** Edits the changes of this window, and notes what is not stored so. */
-  #apply(edit: (changes: readonly Change[]) => readonly Change[]): void {
+  #apply(edit: Edit): void {
     const before = this.#stored;
     this.#stored = edit(before);
     if (this.#stored === before) return;
@@ -293,12 +298,20 @@ export class Outbox extends EventTarget {
   /** Reads the stored changes again, with what closed windows left, and with the ids of new to-dos that were sent since. */
   async reload(): Promise<readonly Change[]> {
     let left: ReadonlyMap<string, string> = new Map();
-    const changes = await this.#edit((changes) => {
+    const rename: Edit = (changes) => edits.rename(changes, this.#created);
+    const addLeft: Edit = (changes) => {
       left = listSettings(CLOSING);
       const closings: readonly edits.Closing[] = [...left.values()].map((text) => JSON.parse(text));
       for (const { key } of closings.flatMap((closing) => closing.changes)) this.#mine.add(key);
-      return edits.rename(edits.addLeft(changes, closings), this.#created);
-    });
+      return rename(edits.addLeft(changes, closings));
+    };
+    // A change that was left must not be sent before earlier ones that only IndexedDB has.
+    let changes = await this.#edit(addLeft, rename);
+    if (this.unstored.aborted) {
+      this.#apply(addLeft);
+      this.#notify();
+      changes = this.#stored;
+    }
     for (const name of left.keys()) writeSetting(name);
     return changes;
   }
