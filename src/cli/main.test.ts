@@ -315,6 +315,14 @@ describe("todo serve", () => {
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["resync"]);
     expect((await get("/api/events")).status).toBe(503);
   });
+
+  test("limits the event streams of one network", async () => {
+    await using server = serve(["--trusted-proxy", "127.0.0.1", "--max-subscribers-per-network", "1"]);
+    const url = await server.url;
+    const headers = { "X-Forwarded-For": "203.0.113.5" };
+    await using _stream = await follow(url, { headers });
+    expect((await fetch(`${url}/api/events`, { headers })).status).toBe(503);
+  });
 });
 
 test("a credentials file that changes just after the start is reloaded", async () => {

@@ -4,7 +4,7 @@ import { startService } from "../../test/service.ts";
 import { createKeyLookup } from "../credential/key.ts";
 import { createFixedUserCheck } from "../credential/user.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { TodoApi, TodoApiError, type TodoApiOptions } from "./client.ts";
+import { type CallOptions, TodoApi, TodoApiError, type TodoApiOptions } from "./client.ts";
 
 const ADMIN = { name: "admin \u00e4", password: "secret: \u2603" };
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
@@ -123,6 +123,36 @@ describe("the client's keys", () => {
     const { api, sent } = answeredBy();
     expect([await codeOf(call(api)), sent.length]).toEqual(["network_error", 1]);
   });
+
+  const abortable: Record<
+    keyof TodoApi["keys"],
+    (keys: TodoApi["keys"], options: CallOptions) => Promise<unknown>
+  > = {
+    list: (keys, options) => keys.list(options),
+    create: (keys, options) => keys.create("ci", options),
+    rotate: (keys, options) => keys.rotate("c7kcKWBu", options),
+    rename: (keys, options) => keys.rename("c7kcKWBu", "build", options),
+    createLink: (keys, options) => keys.createLink("c7kcKWBu", options),
+    revoke: (keys, options) => keys.revoke("c7kcKWBu", options),
+  };
+  test.each(Object.entries(abortable))(
+    "%s rejects with the reason of an AbortController",
+    async (_name, call) => {
+      const leaving = new AbortController();
+      const api = new TodoApi({
+        retries: 0,
+        timeoutMs: 1000,
+        fetch: (_url, { signal }) => {
+          leaving.abort(new Error("left"));
+          return new Promise((_resolve, reject) => {
+            if (signal?.aborted) reject(signal.reason);
+            signal?.addEventListener("abort", () => reject(signal.reason));
+          });
+        },
+      });
+      expect((await errorOf(call(api.keys, leaving))).message).toBe("left");
+    },
+  );
 
   test.each<[what: string, call: "list" | "create", body: string]>([
     ["an object instead of the list", "list", KEY],

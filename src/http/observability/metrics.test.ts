@@ -333,6 +333,17 @@ describe("the metrics port", () => {
     expect(await statusAndCode(rebound)).toEqual([421, "misdirected_host"]);
     expect((await service.send("GET", "/metrics")).status).toBe(404);
   });
+
+  test("off loopback accepts any Host for /metrics, because Prometheus may use any name of the server", async () => {
+    const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
+    const exporter = listen(createMetricsService(metrics, false, NOOP_LOG), { host: "127.0.0.1", port: 0 });
+    const headers = { Host: "metrics.example" };
+    const statuses = ["/metrics", "/"].map(
+      async (path) => (await fetch(exporter.url + path, { headers })).status,
+    );
+    expect(await Promise.all(statuses)).toEqual([200, 421]);
+    await exporter.abort();
+  });
 });
 
 test("requests cannot create series or labels", async () => {

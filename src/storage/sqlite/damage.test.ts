@@ -15,6 +15,7 @@ import {
 } from "node:fs";
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
+import { skipFor } from "../../../test/skip.ts";
 import { eachEvent } from "../../../test/store.ts";
 import { read } from "../../../test/store-contract.ts";
 import { copiesOf, storePathsIn } from "../../../test/temporary.ts";
@@ -293,6 +294,20 @@ const INJURIES: readonly Injury[] = [
     said: "to start with an empty list",
   },
   {
+    what: "an empty file",
+    store: missing,
+    injure: (path) => writeFileSync(path, ""),
+    said: "it is empty: check the path of the store, or restore a backup with todo restore",
+    noticedBy: ["doctor", "backup", "export", "migrate", "check"],
+  },
+  {
+    what: "a database of SQLite without tables",
+    store: missing,
+    injure: (path) => new Database(path, { create: true }).run("VACUUM"),
+    said: "it is empty: check the path of the store, or restore a backup with todo restore",
+    noticedBy: ["doctor", "backup", "export", "migrate", "check"],
+  },
+  {
     what: "no database beside its WAL",
     store: killed,
     injure: (path) => {
@@ -311,6 +326,20 @@ const INJURIES: readonly Injury[] = [
     what: "a lock with other contents",
     store: missing,
     injure: (path) => writeFileSync(`${path}-lock`, "not a database, ".repeat(100)),
+    said: "-lock to go on",
+    noticedBy: ["serve", "import"],
+  },
+  {
+    what: "a torn lock",
+    store: missing,
+    injure: (path) => writeFileSync(`${path}-lock`, "SQLite form"),
+    said: "-lock to go on",
+    noticedBy: ["serve", "import"],
+  },
+  {
+    what: "a lock of zeros, as after a power cut",
+    store: missing,
+    injure: (path) => writeFileSync(`${path}-lock`, Buffer.alloc(4096)),
     said: "-lock to go on",
     noticedBy: ["serve", "import"],
   },
@@ -347,6 +376,31 @@ describe("a store with", () => {
       expect(await titlesOf(path)).toEqual(["a", "b", "😀", "once"]);
     },
   );
+});
+
+const whyWritable = process.getuid?.() === 0 ? "root may read every file" : undefined;
+describe.skipIf(skipFor(whyWritable))("a store whose file cannot be written", () => {
+  const all = ["serve", "keys", "doctor", "import"];
+  test.each<[name: string, refusing: readonly string[]]>([
+    ["todos.db", all],
+    ["todos.db-wal", all],
+    // SQLite replaces it, because no other process uses it.
+    ["todos.db-shm", ["serve", "doctor", "import"]],
+    ["todos.db-lock", all],
+    ["todos.db-mark", all],
+  ])("is refused by each command that writes, which changes nothing: %s", async (name, refusing) => {
+    const path = await killed();
+    for (const suffix of ["-shm", "-lock"]) writeFileSync(path + suffix, "");
+    const file = name.replace("todos.db", path);
+    chmodSync(file, 0o444);
+    const before = filesOf(path);
+    for (const command of refusing)
+      expect([command, await outcomeOf(command, path)]).toEqual([
+        command,
+        `${path}: you have no permission to write ${file}: change its permissions, or use the account of the server`,
+      ]);
+    expect(filesOf(path)).toEqual(before);
+  });
 });
 
 /** A backup, and an export. */

@@ -510,6 +510,18 @@ describe("importTodos", () => {
     expect((await errorOf(importTodos(path, chunks(line), 10, { signal }))).message).toContain("is in use");
     await store.close();
   });
+
+  test("lets no server open the store until it ends", async () => {
+    const path = newPath();
+    let said = "";
+    async function* source() {
+      said = (await errorOf(openSqlite(path))).message;
+      yield* chunks('{"id":1,"title":"a","done":false}\n');
+    }
+    await importTodos(path, source(), 10, { signal });
+    expect(said).toContain("is in use");
+    await (await openSqlite(path)).close();
+  });
 });
 
 describe("exportSkippingDamaged", () => {

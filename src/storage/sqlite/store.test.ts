@@ -197,10 +197,12 @@ test("an idempotency key that the last write evicted stays evicted after a resta
 
 test("openSqlite rejects a file in use until its store is closed", async () => {
   const path = newPath();
-  const store = await openSqlite(path);
-  expect((await errorOf(openSqlite(path))).message).toContain("is in use by another server");
-  await store.close();
-  await (await openSqlite(path)).close();
+  for (const _round of ["without a lock file", "with the empty one of the last round"]) {
+    const store = await openSqlite(path);
+    expect((await errorOf(openSqlite(path))).message).toContain("is in use by another server");
+    await store.close();
+    expect(statSync(`${path}-lock`).size).toBe(0);
+  }
 });
 
 test("openSqlite rejects a lock that is a symbolic link, and creates nothing at its target", async () => {
