@@ -163,6 +163,8 @@ export async function chooseAction(page: Page, name: string | RegExp): Promise<b
 
 /** Closes a page as a user does. Playwright's `page.close()` alone does not wait for the page's own handlers. */
 export async function closeTab(page: Page): Promise<void> {
+  // Chromium waits for them half a second only, so the page must have nothing else to do.
+  await page.evaluate("scheduler.postTask(() => {}, { priority: 'background' })");
   const closed = page.waitForEvent("close");
   await page.close({ runBeforeUnload: true });
   await closed;
