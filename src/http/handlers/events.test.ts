@@ -404,6 +404,19 @@ describe("an event stream", () => {
     await until(() => watched.open() === 0, "its stream is given up");
   });
 
+  test("logs no error when its store fails because the stream ends", async () => {
+    const { log, lines } = capturingLog();
+    async function* events(_after: unknown, signal?: AbortSignal): AsyncGenerator<TodoEvent[]> {
+      await new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(BROKEN)));
+      yield [];
+    }
+    await using service = serve(storeWith({ events }), { log });
+    await using stream = await service.follow();
+    await stream.take(1);
+    service.close();
+    expect([await stream.rest(), lines]).toEqual([[], []]);
+  });
+
   test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
     ["immediately", {}, { events: fail }, ["position"]],
     ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],

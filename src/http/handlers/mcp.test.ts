@@ -168,6 +168,12 @@ describe("in private mode, /mcp", () => {
     expect(await statusAndCode(await fetch(`${service.url}/api/nowhere`))).toEqual([401, "unauthorized"]);
   });
 
+  test("answers a browser that opens it with JSON, because no dialog asks for a password", async () => {
+    await using service = await startPrivate();
+    const headers = { Accept: "text/html", "Sec-Fetch-Mode": "navigate" };
+    expect(await statusAndCode(await fetch(at(service), { headers }))).toEqual([401, "unauthorized"]);
+  });
+
   test("allows a key with the scope read to list, but not to write", async () => {
     await using service = await startPrivate();
     await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));

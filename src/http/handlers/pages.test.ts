@@ -43,6 +43,8 @@ describe("/", () => {
     ["TEXT/HTML", "text/html; charset=utf-8"],
     ["text/html;q=0.5, text/plain;q=0.4", "text/html; charset=utf-8"],
     ["text/html;q=0.4, text/plain;q=0.5", "text/plain; charset=utf-8"],
+    ["application/json, text/plain, text/html", "text/html; charset=utf-8"],
+    ["text/html, text/plain;q=0.5, text/html;level=1;q=0.1", "text/html; charset=utf-8"],
     ["text/html;q=0", "text/plain; charset=utf-8"],
     ["text/htmlx", "text/plain; charset=utf-8"],
     ["*/*", "text/plain; charset=utf-8"],
@@ -288,6 +290,16 @@ describe("an error", () => {
     expect(response.status).toBe(status);
     expect(response.headers.get("content-type")).toBe("application/problem+json");
     expect(response.headers.get("vary")).toBe("Origin");
+  });
+
+  test("is JSON if a browser opens an address whose error has no page", async () => {
+    await using service = startService();
+    service.drain();
+    const response = await service.send("GET", "/readyz", OPENED);
+    expect([response.status, response.headers.get("content-type")]).toEqual([
+      503,
+      "application/problem+json",
+    ]);
   });
 
   test("is a page without assets if a browser opens a name that is not the server's", async () => {

@@ -73,6 +73,8 @@ test.each([
 test("validityError returns the reason why clients reject the certificate", () => {
   const certificate = parseCertificate(cert, key);
   expect(validityError(certificate, Date.UTC(2025, 11, 31))).toBe("it is not valid yet");
-  expect(validityError(certificate, Date.UTC(2026, 1, 1))).toBe(undefined);
+  // The period includes both its ends (RFC 5280 §4.1.2.5).
+  for (const now of [Date.UTC(2026, 0, 1), Date.UTC(2026, 3, 1)])
+    expect(validityError(certificate, now)).toBe(undefined);
   expect(validityError(certificate, Date.UTC(2026, 3, 2))).toBe("it has expired");
 });

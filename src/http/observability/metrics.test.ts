@@ -208,6 +208,7 @@ test("the store is writable until a write fails, and again after the next succes
       if (isAway) throw new ServiceError("store_unavailable");
       return memory.insert(title);
     },
+    get: async () => undefined,
   });
   await using service = startObserved({ store });
   const post = async () => (await service.sendJson("POST", "/api/todos", { title: "x" })).status;
@@ -215,7 +216,8 @@ test("the store is writable until a write fails, and again after the next succes
   expect(await writable()).toBe(1);
   isAway = true;
   expect([await post(), await writable()]).toEqual([503, 0]);
-  expect((await service.send("GET", "/api/todos")).status).toBe(200);
+  // A read that succeeds says nothing about writes.
+  expect((await service.send("GET", "/api/todos/1")).status).toBe(404);
   expect(await writable()).toBe(0);
   isAway = false;
   expect([await post(), await writable()]).toEqual([201, 1]);
@@ -231,6 +233,17 @@ test("the store is not writable while checkWrites fails, also without a write", 
   for (const _ of [1, 2, 3]) expect((await service.samples()).get("todo_store_writable")).toBe(0);
   isAway = false;
   await service.until("todo_store_writable", 1);
+});
+
+test("one check of the writes runs at a time, however many scrapes there are", async () => {
+  let checks = 0;
+  const checkWrites = (): Promise<void> => {
+    checks++;
+    return new Promise(() => {});
+  };
+  await using service = startObserved({ store: storeWith({ checkWrites }) });
+  for (const _ of [1, 2, 3]) await service.samples();
+  expect(checks).toBe(1);
 });
 
 test("a store that cannot be read counts as not writable until an operation succeeds", async () => {
