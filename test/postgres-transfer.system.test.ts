@@ -105,7 +105,9 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     await writeFile(file, text.slice(0, -5));
     expect((await todo(postgres, "import", file)).stderr).toContain("is the file truncated?");
     const tooMany = await todo(postgres, "import", await newExport(3), "--max-todos", "2");
-    expect(tooMany.stderr).toBe("todo: the file has more than 2 to-dos: raise the limit with --max-todos\n");
+    expect(tooMany.stderr).toBe(
+      "todo: the file has more than 2 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS\n",
+    );
     expect(await exported(postgres)).toBe('{"todoService":1,"lastId":"0","todos":0}\n');
   });
 

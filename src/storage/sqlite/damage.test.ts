@@ -326,21 +326,21 @@ const INJURIES: readonly Injury[] = [
     what: "a lock with other contents",
     store: missing,
     injure: (path) => writeFileSync(`${path}-lock`, "not a database, ".repeat(100)),
-    said: "-lock to go on",
+    said: "has the contents of another program: remove ",
     noticedBy: ["serve", "import"],
   },
   {
     what: "a torn lock",
     store: missing,
     injure: (path) => writeFileSync(`${path}-lock`, "SQLite form"),
-    said: "-lock to go on",
+    said: "has the contents of another program: remove ",
     noticedBy: ["serve", "import"],
   },
   {
     what: "a lock of zeros, as after a power cut",
     store: missing,
     injure: (path) => writeFileSync(`${path}-lock`, Buffer.alloc(4096)),
-    said: "-lock to go on",
+    said: "has the contents of another program: remove ",
     noticedBy: ["serve", "import"],
   },
 ];
@@ -448,7 +448,8 @@ describe("a start", () => {
 
   test("goes on with a store that has lost changes if its mark is removed, as the message says", async () => {
     const path = await behind();
-    const [, file = ""] = /or remove (\S+) to go on/.exec((await outcomeOf("serve", path)) ?? "") ?? [];
+    const [, file = ""] =
+      /or remove '?(.+-mark)'? to go on/.exec((await outcomeOf("serve", path)) ?? "") ?? [];
     rmSync(file);
     expect(await warningsOf(path)).toEqual([expect.stringContaining("its last changes are missing")]);
     expect(await titlesOf(path)).toEqual(["a"]);

@@ -257,7 +257,7 @@ test("a path of the greatest length can be served, backed up and restored", asyn
   const own = mkdtempSync(join(folder, "long-"));
   const deep = join(own, "x".repeat(150), "x".repeat(150));
   mkdirSync(deep, { recursive: true });
-  const path = join(deep, "y".repeat(499 - deep.length - 1));
+  const path = join(deep, "y".repeat(499 - Buffer.byteLength(deep) - 1));
   const store = await openSqlite(path);
   await store.insert("a");
   await store.close();
