@@ -183,6 +183,17 @@ describe("POST /api/session", () => {
     ]).toEqual([201, 200]);
   });
 
+  test("signs in even if the store fails to end the former session", async () => {
+    await using service = await startPrivate();
+    const former = await service.jar(ANN);
+    service.state.beforeDelete = async () => {
+      throw new ServiceError("store_unavailable");
+    };
+    const next = await service.signIn(ANN, former.headers);
+    expect([next.status, await service.statusOf("/api/todos", jarOf(next))]).toEqual([201, 200]);
+    expect(service.lines.at(-1)).toMatchObject({ level: "error", message: "former session not ended" });
+  });
+
   test("logs wrong codes as it logs wrong tokens", async () => {
     await using service = await startPrivate();
     const used = await jsonOf(await service.send("POST", "/api/session/links", as(AS_ANN)));

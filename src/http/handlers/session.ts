@@ -100,12 +100,19 @@ export function createSignInHandlers(keys: KeyStore, authenticator: Authenticato
     );
   }
 
-  /** Ends the session of the cookie that the browser sends with a sign-in. The new cookie replaces that one. */
+  /**
+   * Ends the session of the cookie that the browser sends with a sign-in. The new cookie replaces that one, so a failure is only
+   * logged: without an answer, the new session would belong to nobody.
+   */
   async function endFormerSession(request: Request): Promise<void> {
-    const token = readSessionCookie(request);
-    const key = token === undefined ? undefined : await findByToken(keys, token);
-    if (key?.kind !== "device" || !(await keys.delete(key.id))) return;
-    log.info({ key: key.id }, "signed out");
+    try {
+      const token = readSessionCookie(request);
+      const key = token === undefined ? undefined : await findByToken(keys, token);
+      if (key?.kind !== "device" || !(await keys.delete(key.id))) return;
+      log.info({ key: key.id }, "signed out");
+    } catch (err) {
+      log.error({ err }, "former session not ended");
+    }
   }
 }
 
