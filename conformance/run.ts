@@ -113,7 +113,7 @@ async function runProcess(): Promise<void> {
 function bypassProxiesOnLoopback(env: NodeJS.ProcessEnv): void {
   const own = env.no_proxy || env.NO_PROXY;
   // Bun prefers the lower case, and knows blocks of addresses; Node does not.
-  env.no_proxy = `${own ? `${own},` : ""}localhost,127.0.0.1,127.0.0.0/8,[::1]`;
+  env.no_proxy = `${own ? `${own},` : ""}localhost,127.0.0.1,127.0.0.0/8,[::1],0.0.0.0,[::]`;
   env.NO_PROXY = env.no_proxy;
 }
 

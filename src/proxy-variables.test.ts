@@ -57,6 +57,12 @@ describe("with the variables of a proxy", () => {
     expect([outcome.code, outcome.stderr, proxy.seen]).toEqual([code, "", []]);
   });
 
+  test("--url http://0.0.0.0 sends nothing to the proxy", async () => {
+    const args = ["list", "--url", `http://0.0.0.0:${service.port}`];
+    const { code, stderr } = await ended(runTodo(args, { HTTP_PROXY: proxy.url }));
+    expect([code, stderr, proxy.seen]).toEqual([0, "", []]);
+  });
+
   test("todo mcp sends nothing to the proxy", async () => {
     await using client = await startStdioClient("2025-11-25", {
       TODO_URL: service.url,
@@ -81,6 +87,6 @@ test("the exempted addresses follow the user's own, once", () => {
   const variables = { no_proxy: "", NO_PROXY: ".corp" };
   bypassProxiesOnLoopback(variables);
   bypassProxiesOnLoopback(variables);
-  const names = ".corp,localhost,127.0.0.1,127.0.0.0/8,[::1]";
+  const names = ".corp,localhost,127.0.0.1,127.0.0.0/8,[::1],0.0.0.0,[::]";
   expect(variables).toEqual({ no_proxy: names, NO_PROXY: names });
 });

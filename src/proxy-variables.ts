@@ -1,5 +1,5 @@
-/** The loopback addresses in the syntax of NO_PROXY, for Bun and for Node. */
-const LOOPBACK = "localhost,127.0.0.1,127.0.0.0/8,[::1]";
+/** The addresses that reach this machine itself, in the syntax of NO_PROXY, for Bun and for Node. */
+const LOOPBACK = "localhost,127.0.0.1,127.0.0.0/8,[::1],0.0.0.0,[::]";
 
 /**
  * Lets this process reach loopback addresses directly, whatever HTTP_PROXY, HTTPS_PROXY and ALL_PROXY say. Docker sets these
