@@ -524,10 +524,12 @@ describe("FileWatch", () => {
     expect(files.areUnchanged() && files.hasAllTransactions()).toBe(false);
   });
 
-  test("accepts a WAL that SQLite has started again after a complete checkpoint", () => {
+  test("accepts a WAL that SQLite has started again after a complete checkpoint, also after a transaction without a change", () => {
     using started = start();
     const { database, files, write } = started;
     for (let round = 0; round < 3; round++) {
+      database.transaction(() => {}).immediate();
+      files.acceptWrite(0);
       for (let i = 0; i < 3; i++) write();
       expect(files.areUnchanged() && files.hasAllTransactions()).toBe(true);
       database.run("PRAGMA wal_checkpoint(PASSIVE)");

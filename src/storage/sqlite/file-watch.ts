@@ -75,11 +75,13 @@ export class FileWatch {
       const salts = this.#readSalts();
       if (salts !== this.#salts) {
         this.#isSuspect ||= !this.#mayRestart;
+        this.#mayRestart = false;
         this.#salts = salts;
         this.#transactions = 0;
       }
       this.#transactions += transactions;
-      this.#mayRestart = false;
+      // SQLite starts the WAL again with the first page that it writes.
+      if (transactions > 0) this.#mayRestart = false;
       this.#acceptWal();
     } catch {
       this.#isSuspect = true;
