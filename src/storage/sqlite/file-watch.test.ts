@@ -31,7 +31,7 @@ import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { backup, restore } from "./maintenance.ts";
 import { restoreCommand } from "./rescue.ts";
-import { insertCounters } from "./rows.ts";
+import { changeKeys, insertCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
@@ -175,6 +175,21 @@ const INJURIES: Readonly<Record<string, Injury>> = {
   },
   "to-dos are deleted by another program": {
     injure: (path) => runSql(path, "DELETE FROM todos WHERE id % 2 = 0"),
+    said: "another program has changed ",
+  },
+  "database is overwritten while a command makes an API key": {
+    injure: (path) => {
+      overwrite(path, Buffer.from(readFileSync(path, "latin1").replaceAll("stored 5", "stored 6"), "latin1"));
+      using database = openDatabase(path, "write");
+      const key = {
+        id: "k",
+        name: "beside",
+        tokenHash: new Uint8Array(32),
+        scope: "read",
+        createdAt: 1,
+      } as const;
+      database.transaction(() => changeKeys(database, { type: "insert", key })).immediate();
+    },
     said: "another program has changed ",
   },
   "position is changed by another program": {

@@ -109,6 +109,11 @@ export class FileWatch {
     return !this.#isSuspect && isUnchanged(database, this.#database) && isUnchanged(wal, this.#wal);
   }
 
+  /** Returns whether no other program has written the database. It may have written the WAL. */
+  isDatabaseUnchanged(): boolean {
+    return isUnchanged(stat(this.#path), this.#database);
+  }
+
   /**
    * Returns whether the WAL has all transactions. One that was overwritten while a transaction was written looks unchanged, and a
    * checkpoint would move it to the database.

@@ -213,8 +213,8 @@ class Writer {
     const found = readCounters(this.#database);
     if (found.id !== id || found.sequence !== sequence)
       throw new Error(`another program has changed ${this.#path}`);
-    // A command counts its changes to API keys. Otherwise, a large store would be read for each of them.
-    if (found.key_changes === key_changes) this.#readBack();
+    // A command counts its changes to API keys, and writes only the WAL. A large store is not read for each of them.
+    if (found.key_changes === key_changes || !this.#files.isDatabaseUnchanged()) this.#readBack();
     this.#dataVersion = dataVersion(this.#database);
   }
 
