@@ -26,12 +26,12 @@ import { createKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import type { Store, StoreOptions } from "../store.ts";
 import { createDatabase, openDatabase } from "./database.ts";
-import { FileWatch } from "./file-watch.ts";
+import { FileWatch, writeMark } from "./file-watch.ts";
 import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { backup, restore } from "./maintenance.ts";
 import { restoreCommand } from "./rescue.ts";
-import { changeKeys, insertCounters } from "./rows.ts";
+import { changeKeys, insertCounters, readCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
@@ -480,6 +480,14 @@ test("a copy of the database alone is complete after a second with few writes, a
   expect(warnings).toEqual([expect.stringContaining("as beside a copy")]);
   await opened.close();
   await store.close();
+});
+
+test("a mark that cannot be read fails no write", () => {
+  const path = newPath();
+  createDatabase(path, insertCounters);
+  using database = openDatabase(path, "read");
+  // Too long for a name.
+  writeMark(join(folder, "x".repeat(300)), readCounters(database));
 });
 
 describe("FileWatch", () => {

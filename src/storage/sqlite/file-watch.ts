@@ -190,13 +190,13 @@ export class Mark {
   /** Opens the mark by its path, because another program may have removed it, or put an old copy in its place. Writes it. */
   renew(counters: Counters): void {
     this.close();
-    const [, id = counters.id] = MARK.exec(readMark(this.#path)) ?? [];
-    // Another id is that of a store that was restored meanwhile.
-    if (id !== counters.id) return;
     try {
+      const [, id = counters.id] = MARK.exec(readMark(this.#path)) ?? [];
+      // Another id is that of a store that was restored meanwhile.
+      if (id !== counters.id) return;
       this.#descriptor = openMark(`${this.#path}-mark`);
     } catch {
-      // The next start says that the mark is missing.
+      // A failure fails no write. The next start says that the mark is missing.
     }
     this.write(counters);
   }
