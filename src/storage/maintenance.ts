@@ -41,6 +41,8 @@ export interface BackupSummary {
 export interface RestoreSummary extends BackupSummary {
   /** Where the files of the store before were moved to. */
   readonly movedTo: string | undefined;
+  /** Why the file may have lacked changes, as a copy of the file of a running server does; one line. */
+  readonly warning: string | undefined;
 }
 
 export interface TransferSummary {
@@ -69,7 +71,7 @@ export interface SkipDamagedSummary extends TransferSummary {
 export interface CheckResult {
   readonly name: string;
   readonly isSound: boolean;
-  /** What is wrong, or `ok`; one line. */
+  /** What is wrong or may be missing, or `ok`; one line. */
   readonly detail: string;
 }
 

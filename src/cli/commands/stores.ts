@@ -52,6 +52,7 @@ const restore = (process: CommandProcess, file: string, flags: Flags): Promise<v
   runOnStore(process, flags, async (store, task) => {
     const restored = await store.restore(file, task);
     printSummary(process, "restored", restored);
+    if (restored.warning !== undefined) process.stdout.write(`warning: ${restored.warning}\n`);
     if (restored.keys > 0)
       process.stdout.write(
         `${restored.keys} API ${restored.keys === 1 ? "key is" : "keys are"} valid, as at the time of the backup: revoke those that were revoked since then\n`,

@@ -486,6 +486,18 @@ describe("a start", () => {
     expect(await titlesOf(path)).toHaveLength(4);
   });
 
+  test("a copy without its mark is restored and checked with the same warning, and one with a newer mark is not restored", async () => {
+    const [file, path] = [await stopped(), newPath()];
+    const mark = readFileSync(`${file}-mark`, "utf8");
+    rmSync(`${file}-mark`);
+    const warning = expect.stringContaining(`${file}-mark is missing or damaged, as beside a copy`);
+    expect(await restore(path, file, { signal })).toMatchObject({ todos: 4, warning });
+    expect((await check(file)).at(-1)).toEqual({ name: "mark", isSound: true, detail: warning });
+    writeFileSync(`${file}-mark`, mark.replace(/\d+\n/, "99\n"));
+    const refused = restore(newPath(), file, { signal }).catch(errorMessage);
+    expect(await refused).toContain("changes are missing");
+  });
+
   test("does not warn of an older mark, nor of the missing mark of a new store, a backup or an import", async () => {
     const [old, fresh, imported] = [await stopped(), newPath(), newPath()];
     const mark = readFileSync(`${old}-mark`);

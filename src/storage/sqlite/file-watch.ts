@@ -13,7 +13,7 @@ import {
 import { PreconditionError } from "../maintenance.ts";
 import { createPrivate, WAL_SIZE_LIMIT } from "./files.ts";
 import { quoteArgument, waysOut } from "./rescue.ts";
-import type { Counters } from "./rows.ts";
+import { type Counters, UNUSED } from "./rows.ts";
 
 /** Notices when another program moves, removes, replaces, overwrites or truncates the files of a store. */
 export class FileWatch {
@@ -238,7 +238,11 @@ export function readMark(path: string): string {
   return lstatSync(file, { throwIfNoEntry: false })?.isFile() ? readFileSync(file, "utf8") : "";
 }
 
-export const isMark = (text: string): boolean => MARK.test(text);
+/** Returns what to say of a file that a server has used, and that has no mark, as a copy; `undefined` for any other. */
+export const copyWarning = (path: string, mark: string, { keys_used }: Counters): string | undefined =>
+  keys_used === UNUSED || MARK.test(mark)
+    ? undefined
+    : `${path}-mark is missing or damaged, as beside a copy: if a server was writing when the file was copied, its last changes are missing`;
 
 /** Throws if a store has lost changes, or if another one is in its place. */
 export function assertNothingLost(path: string, mark: string, counters: Counters): void {

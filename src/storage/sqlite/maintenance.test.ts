@@ -94,6 +94,7 @@ test("restore copies the complete backup and starts a new epoch", async () => {
     bytes: statSync(copy).size,
     position: after.position,
     movedTo: undefined,
+    warning: undefined,
   });
   expect(after.position).toEqual({
     epoch: expect.stringMatching(/^[0-9a-f]{16}$/),

@@ -45,7 +45,7 @@ import {
   openError,
   randomId,
 } from "./database.ts";
-import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
+import { assertNothingLost, copyWarning, readMark, writeMark } from "./file-watch.ts";
 import { createPrivate, hasWal, removeDatabase, whyNotWritable } from "./files.ts";
 import { openToChange } from "./keys.ts";
 import { acquireLock, isLocked } from "./lock.ts";
@@ -176,14 +176,15 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
   try {
     // An export, such as a rescue file, is text and not a database.
     const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
-    if (isExport) await restoreExport(file, part, task);
-    else orRefuse(file, () => restoreBackup(file, part));
+    const warning = isExport
+      ? await restoreExport(file, part, task)
+      : orRefuse(file, () => restoreBackup(file, part));
     const { counters, ...summary } = summarizeFile(part);
     await yieldToEventLoop(task.signal);
     fsyncFile(part);
     const movedTo = replaceStore(path, part);
     writeMark(path, counters);
-    return { ...summary, bytes: statSync(path).size, movedTo };
+    return { ...summary, bytes: statSync(path).size, movedTo, warning };
   } finally {
     removeDatabase(part);
   }
@@ -215,14 +216,16 @@ function assertNotForeign(path: string): void {
   }
 }
 
-async function restoreExport(file: string, part: string, task: TaskOptions): Promise<void> {
+async function restoreExport(file: string, part: string, task: TaskOptions): Promise<undefined> {
   createDatabase(part, rows.insertCounters);
   using database = openDatabase(part, "write");
   const source = Bun.file(file).stream();
   await importInto(database, source, Number.POSITIVE_INFINITY, { ...task, keys: "include" });
 }
 
-function restoreBackup(file: string, part: string): void {
+/** Returns a warning if the file may lack changes. */
+function restoreBackup(file: string, part: string): string | undefined {
+  const mark = readMark(file);
   createPrivate(part);
   copyFileSync(file, part);
   chmodSync(part, PRIVATE_MODE);
@@ -232,8 +235,10 @@ function restoreBackup(file: string, part: string): void {
     throw new PreconditionError(
       `it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
     );
-  rows.assertIntact(copy);
+  const counters = rows.assertIntact(copy);
+  assertNothingLost(file, mark, counters);
   makeNew(copy);
+  return copyWarning(file, mark, counters);
 }
 
 /**
@@ -381,8 +386,7 @@ export async function check(path: string): Promise<CheckResult[]> {
         runCheck("structure", () => rows.assertStructure(database)),
         runCheck("contents", () => rows.readIntact(database)),
         runCheck("history", () => assertHistory(database)),
-        // A backup has no mark.
-        ...(existsSync(`${path}-mark`) ? [runCheck("mark", assertComplete)] : []),
+        ...checkMark(path, database, assertComplete),
       ]);
       return run.deferred();
     });
@@ -391,6 +395,14 @@ export async function check(path: string): Promise<CheckResult[]> {
     if (!(error instanceof Error) || !isDamage(error.cause)) throw error;
     return [{ name: "structure", isSound: false, detail: error.message }];
   }
+}
+
+function checkMark(path: string, database: Database, assertComplete: () => void): CheckResult[] {
+  const result = runCheck("mark", assertComplete);
+  const warning = result.isSound && copyWarning(path, readMark(path), rows.readCounters(database));
+  if (warning) return [{ ...result, detail: warning }];
+  // A backup has no mark.
+  return existsSync(`${path}-mark`) ? [result] : [];
 }
 
 function runCheck(name: string, run: () => unknown): CheckResult {

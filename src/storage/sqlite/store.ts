@@ -14,11 +14,11 @@ import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { createDatabase, openDatabase, openError, randomId } from "./database.ts";
-import { assertNothingLost, isMark, readMark } from "./file-watch.ts";
+import { assertNothingLost, copyWarning, readMark } from "./file-watch.ts";
 import { canonicalPath } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
-import { insertCounters, readContents, readCounters, readEvents, readRecords, UNUSED } from "./rows.ts";
+import { insertCounters, readContents, readCounters, readEvents, readRecords } from "./rows.ts";
 import type { WriterReply, WriterRequest } from "./writer.worker.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -47,8 +47,8 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     if (createDatabase(path, insertCounters)) options.onCreated();
     // It closes last if the start fails, so that a damaged WAL stays as it is.
     reader = openDatabase(path, "read");
-    const { keys_used } = readCounters(reader);
-    assertNothingLost(path, mark, readCounters(reader));
+    const counters = readCounters(reader);
+    assertNothingLost(path, mark, counters);
     // The writer thread checks the structure of the file while this thread loads the contents.
     writer = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
     const opened = writer.request({ type: "open", options: { name, path, maxEvents: options.maxEvents } });
@@ -58,10 +58,8 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     const store = new SqliteStore(name, path, start, writer, lock, options);
     await store.tick();
     reader.close();
-    if (keys_used !== UNUSED && !isMark(mark))
-      options.onWarning(
-        `${path}-mark is missing or damaged, as beside a copy: if a server was writing when the file was copied, its last changes are missing`,
-      );
+    const warning = copyWarning(path, mark, counters);
+    if (warning !== undefined) options.onWarning(warning);
     for (const file of findRescueFiles(path))
       options.onWarning(
         `this start does not need ${file}, which has what a server held at ${rescueTime(file)}: it is now ${retireRescueFile(file)}; restore it only if to-dos are missing`,
