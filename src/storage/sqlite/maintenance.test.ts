@@ -294,6 +294,12 @@ describe("restore", () => {
     await store.close();
   });
 
+  test("accepts an export with a byte order mark and blank lines", async () => {
+    const file = newPath();
+    writeFileSync(file, '\uFEFF\r\n\n{"id":1,"title":"a","done":false}\n');
+    expect(await restore(newPath(), file, { signal })).toMatchObject({ todos: 1 });
+  });
+
   test("writes one private file", async () => {
     const path = newPath();
     const file = await makeBackup();

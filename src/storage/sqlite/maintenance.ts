@@ -174,8 +174,8 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
   assertNotForeign(path);
   removeDatabase(part);
   try {
-    // An export, such as a rescue file, is text and not a database.
-    const isExport = (await Bun.file(file).slice(0, 1).text()) === "{";
+    // An export, such as a rescue file, is text and not a database. It may begin with a byte order mark and blank lines.
+    const isExport = (await Bun.file(file).slice(0, 100).text()).trimStart().startsWith("{");
     const warning = isExport
       ? await restoreExport(file, part, task)
       : orRefuse(file, () => restoreBackup(file, part));
