@@ -246,6 +246,17 @@ test("openSqlite rejects an unusable file with the reason", async () => {
   );
 });
 
+test("a start whose first check of the files fails does not check them again", async () => {
+  using timers = spyOn(globalThis, "setInterval");
+  const { postMessage } = Worker.prototype;
+  using _ = spyOn(Worker.prototype, "postMessage").mockImplementation(function (this: Worker, message) {
+    if (JSON.stringify(message).includes('"tick"')) this.terminate();
+    else postMessage.call(this, message);
+  });
+  await errorOf(openSqlite(newPath()));
+  expect(timers).not.toHaveBeenCalled();
+});
+
 test("a start says that it creates a store", async () => {
   const path = newPath();
   let created = 0;

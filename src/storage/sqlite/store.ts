@@ -56,7 +56,7 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     const start = load(reader, options);
     await opened;
     const store = new SqliteStore(name, path, start, writer, lock, options);
-    await store.tick();
+    await store.start();
     reader.close();
     const warning = copyWarning(path, mark, counters);
     if (warning !== undefined) options.onWarning(warning);
@@ -120,7 +120,7 @@ class SqliteStore extends LocalStore implements Store {
     (batch) => this.#commit(batch),
   );
   readonly #writes = new WriteHealth(() => this.#testWrite());
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   readonly #name: string;
   readonly #path: string;
   readonly #writer: Writer;
@@ -153,6 +153,11 @@ class SqliteStore extends LocalStore implements Store {
     );
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
+  }
+
+  /** Checks the files now and every second. Rejects, and starts no timer, if they are wrong. */
+  async start(): Promise<void> {
+    await this.tick();
     this.#timer = setInterval(() => this.tick().catch(() => {}), TICK_MS).unref();
   }
 
