@@ -55,7 +55,7 @@ export interface TransferSummary {
   readonly orphans?: number;
 }
 
-/** The numbers of applied migrations before and after a migration. */
+/** The formats before and after a migration. */
 export interface MigrationSummary {
   readonly from: number;
   readonly to: number;
@@ -102,7 +102,7 @@ export interface StoreAdmin {
     maxTodos: number,
     options: TransferOptions,
   ): Promise<TransferSummary>;
-  /** Applies the missing migrations. On PostgreSQL, it creates a missing schema. */
+  /** Brings the schema to the format of this program. On PostgreSQL, it creates a missing one. */
   migrate(): Promise<MigrationSummary>;
 }
 

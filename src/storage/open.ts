@@ -80,7 +80,7 @@ const rejectPostgres = (advice: string) => async (): Promise<never> => {
   throw new PreconditionError(advice);
 };
 
-/** What `probeStore` found: the kind of the store, and times in milliseconds since 1970 to check the clock with. */
+/** What `probeStore` found. */
 export type StoreProbe =
   | { readonly kind: "memory" }
   | ({ readonly kind: "sqlite"; readonly path: string } & SqliteProbe)
