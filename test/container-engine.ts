@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { type Command, run } from "./command.ts";
 import { buildDebian, outputOf, System } from "./debian.ts";
 import { until } from "./until.ts";
@@ -64,8 +65,15 @@ export class ContainerEngine {
     return this.#system;
   }
 
-  /** Starts the engine with its data, as after a power cut. */
+  /** Starts the engine with its data, as after a power cut. Tries twice, because Docker may hang when it starts after a power cut. */
   async start(): Promise<void> {
+    await this.#startOnce().catch((error: Error) => {
+      process.stderr.write(`the engine starts once more, because ${error.message}\n`);
+      return this.#startOnce();
+    });
+  }
+
+  async #startOnce(): Promise<void> {
     await using stack = new AsyncDisposableStack();
     const group = `todo-engine-${process.pid}`;
     const system = stack.use(
@@ -87,7 +95,11 @@ export class ContainerEngine {
       ]),
     );
     await until(() => system.log.includes("ready\n"), "the engine's system starts");
-    await until(async () => (await system.run(["docker", "version"]).exited) === 0, "the engine answers");
+    const answers = async () =>
+      (await system.run(["timeout", "--signal=KILL", "10", "docker", "version"]).exited) === 0;
+    await until(answers, "the engine answers").catch((error: Error) => {
+      throw new Error(`${error.message}: ${system.log.slice(-4000)}`);
+    });
     this.#system = system;
     this.#running = stack.move();
   }

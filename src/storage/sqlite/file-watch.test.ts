@@ -376,6 +376,22 @@ describe("a running store whose", () => {
   });
 });
 
+describe("an old copy of the database that is written over", () => {
+  test("a quiet store is rejected, and everything is saved", async () => {
+    const path = newPath();
+    const store = await serve(path);
+    await until(() => readFileSync(path, "latin1").includes('"title":"9"'), "the WAL is moved");
+    keep(path);
+    for (let id = 1n; id <= 5n; id++) await store.delete(id);
+    runSql(path, "PRAGMA wal_checkpoint(PASSIVE)");
+    putBack(path);
+    await refusalOf(store);
+    const file = await rescued(store);
+    await store.close();
+    expect(await restore(path, file, { signal })).toMatchObject({ todos: COUNT - 5 });
+  });
+});
+
 describe("two servers of one file", () => {
   test("cannot write at the same time, although the lock was removed", async () => {
     const path = newPath();

@@ -9,7 +9,14 @@ import { createDatabase, openDatabase, openError } from "./database.ts";
 import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
 import { hasWal, whyNotWritable } from "./files.ts";
 import { isLocked } from "./lock.ts";
-import { changeKeys, insertCounters, readCounters, readKeys } from "./rows.ts";
+import {
+  assertIntact,
+  changeKeys,
+  insertCounters,
+  readCounters,
+  readKeys,
+  type StoredCounters,
+} from "./rows.ts";
 
 /** Longer than a start with ten million to-dos. */
 const CONFIRM_SECONDS = 10;
@@ -29,7 +36,12 @@ export function openSqliteKeys(
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
   try {
     const isMissing = !existsSync(path);
-    const { database, isNew } = openToChange(path, createIfMissing ? "create" : "refuse");
+    const { database, isNew } = openToChange(
+      path,
+      createIfMissing ? "create" : "refuse",
+      // A server has read the store, and watches its files.
+      isLocked(path) ? readCounters : assertIntact,
+    );
     if (isNew && isMissing) onCreated?.(`sqlite:${path}`);
     const keys = new FileKeys(database);
     const { ino } = statSync(path, { bigint: true });
@@ -43,23 +55,23 @@ export function openSqliteKeys(
 /**
  * Opens a store that a command changes. Throws if it has lost changes.
  * @param missing what to do with a missing store
+ * @param readBefore reads the counters before the store is opened to be changed, and throws if the store is damaged
  */
 export function openToChange(
   path: string,
   missing: "create" | "refuse",
+  readBefore: (database: Database) => StoredCounters,
 ): { readonly database: Database; readonly isNew: boolean } {
   const mark = readMark(path);
   const isNew = missing === "create" && createDatabase(path, insertCounters);
-  if (!isNew) assertComplete(path, mark);
+  if (!isNew) {
+    // A connection that writes would move a WAL to a damaged or another database when it closes.
+    using reader = openDatabase(path, "read");
+    assertNothingLost(path, mark, readBefore(reader));
+  }
   const problem = whyNotWritable(path);
   if (problem !== undefined) throw new StoreUnavailableError(problem);
   return { database: openDatabase(path, "write"), isNew };
-}
-
-/** A connection that writes would move a damaged WAL to the database when it closes. */
-function assertComplete(path: string, mark: string): void {
-  using database = openDatabase(path, "read");
-  assertNothingLost(path, mark, readCounters(database));
 }
 
 /**

@@ -333,7 +333,7 @@ export async function importTodos(
   task: TransferOptions,
 ): Promise<TransferSummary> {
   using _ = acquireLock(path);
-  const { database, isNew } = orRefuse(path, () => openToChange(path, "create"));
+  const { database, isNew } = orRefuse(path, () => openToChange(path, "create", rows.assertIntact));
   try {
     if (rows.readCounters(database).last_id > 0n)
       throw new UsedStoreError(

@@ -214,18 +214,21 @@ class Writer {
     if (found.id !== id || found.sequence !== sequence)
       throw new Error(`another program has changed ${this.#path}`);
     // A command counts its changes to API keys, and writes only the WAL. A large store is not read for each of them.
-    if (found.key_changes === key_changes || !this.#files.isDatabaseUnchanged()) this.#readBack();
+    if (found.key_changes === key_changes || !this.#files.isDatabaseUnchanged()) this.#readBack(found);
     this.#dataVersion = dataVersion(this.#database);
   }
 
   /** Reads the whole store with another connection, which has no pages in memory; later if that was done a short time ago. */
-  #readBack(): void {
+  #readBack({ id, sequence, key_changes }: StoredCounters): void {
     const started = performance.now();
     this.#isSuspect = started < this.#verifyAt;
     if (this.#isSuspect) return;
     try {
       using database = openDatabase(this.#path, "read");
-      assertIntact(database);
+      const found = assertIntact(database);
+      // An old copy is intact, too. A command may have changed an API key meanwhile.
+      if (found.id !== id || found.sequence !== sequence || found.key_changes < key_changes)
+        throw new Error("it is an old copy");
     } catch (error) {
       throw isTemporary(error)
         ? error
