@@ -37,6 +37,7 @@ const listOf = async (store: Store) => (await read(await store.list({}))).todos;
 
 describe("seedStore", () => {
   test.each([
+    ["lines with other breaks", "- [ ] buy milk\r- [x] call Ada\u2028plain\u2029- {braces}\x85* [X] done\r"],
     ["lines", "- [ ] buy milk\r\n\n- [x] call Ada\nplain\n- {braces}\n* [X] done\n"],
     [
       "an export",

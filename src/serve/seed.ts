@@ -9,6 +9,9 @@ import { openStoreAdmin } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import { encodeTodo, MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
 
+/** As in text that is pasted on the page. */
+const LINE_BREAK = /\r\n|[\n\v\f\r\x85\u2028\u2029]/;
+
 type Seed = Pick<Todo, "title" | "done">;
 
 /**
@@ -66,7 +69,7 @@ function* parseExport(text: string): Generator<Seed> {
 }
 
 function* parseLines(text: string, subject: string): Generator<Seed> {
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
+  for (const [index, line] of text.split(LINE_BREAK).entries()) {
     const [, mark = " ", title = ""] = /^(?:[-*] (?:\[([ xX])\] )?)?(.*)$/.exec(line.trim()) ?? [];
     if (title === "") continue;
     const todo = asUsageError(`${subject}, line ${index + 1}: title`, () => parseNewTodo({ title }));
