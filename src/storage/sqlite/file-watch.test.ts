@@ -541,6 +541,8 @@ describe("FileWatch", () => {
     closeSync(file);
     write();
     expect(files.areUnchanged() && files.hasAllTransactions()).toBe(false);
+    // Until the store was read back.
+    expect(files.areUnchanged()).toBe(false);
   });
 
   test("finds an old WAL of the same size that was written over a newer one", () => {

@@ -119,7 +119,8 @@ export class FileWatch {
    * checkpoint would move it to the database.
    */
   hasAllTransactions(): boolean {
-    return this.#salts === this.#readSalts() && this.#countTransactions() >= this.#transactions;
+    this.#isSuspect ||= this.#salts !== this.#readSalts() || this.#countTransactions() < this.#transactions;
+    return !this.#isSuspect;
   }
 
   close(): void {
