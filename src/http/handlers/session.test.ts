@@ -175,7 +175,7 @@ describe("POST /api/session", () => {
     expect(service.lines.at(-1)).toMatchObject({ level: "info", message: "signed out" });
     const statuses = [former, other, jarOf(next)].map((init) => service.statusOf("/api/todos", init));
     expect(await Promise.all(statuses)).toEqual([401, 200, 200]);
-    // The key of a program in a cookie is no session.
+    // A cookie with the key of a program does not sign anybody in.
     const foreign = await service.signIn(ANN, { Cookie: `__Host-todo=${service.phone.token}` });
     expect([
       foreign.status,
