@@ -1,4 +1,4 @@
-/** The rules by which API keys change. PostgreSQL has the same rules as functions (functions.sql). */
+/** The rules by which API keys change. */
 
 import { isExpired, isSameParent, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
 
@@ -27,13 +27,20 @@ export interface KeyDifference {
   readonly put: readonly StoredKey[];
 }
 
-/** Returns what a change does to the keys of a store; `undefined` if it changes nothing, because a rule forbids it or a key is absent. */
-export function decide(keys: KeyMap, change: KeyChange): KeyDifference | undefined {
+/**
+ * Returns what a change does to the keys of a store; `undefined` if it changes nothing, because a rule forbids it or a key is absent.
+ * @param clock the time of the store, if it has a clock of its own: a key has expired only if it has by both clocks
+ */
+export function decide(
+  keys: KeyMap,
+  change: KeyChange,
+  clock = Number.POSITIVE_INFINITY,
+): KeyDifference | undefined {
   switch (change.type) {
     case "insert":
-      return insert(keys, change.key, change.usedLink);
+      return insert(keys, change, Math.min(change.key.createdAt, clock));
     case "replace":
-      return replace(keys, change.id, change.expiresAt, change.successor);
+      return replace(keys, change, Math.min(change.successor.createdAt, clock));
     case "delete": {
       const deleted = keys.get(change.id);
       return deleted && { remove: withChildren(keys, [deleted]), put: [] };
@@ -47,31 +54,33 @@ export function decide(keys: KeyMap, change: KeyChange): KeyDifference | undefin
   }
 }
 
-function insert(keys: KeyMap, key: StoredKey, usedLink?: string): KeyDifference | undefined {
+type Change<Type> = Extract<KeyChange, { readonly type: Type }>;
+
+function insert(keys: KeyMap, { key, usedLink }: Change<"insert">, now: number): KeyDifference | undefined {
   if (usedLink !== undefined && !keys.has(usedLink)) return undefined;
   const parent = findParent(keys, key);
-  const isOrphan = key.parent?.kind === "key" && (parent === undefined || isExpired(parent, key.createdAt));
+  const isOrphan = key.parent?.kind === "key" && (parent === undefined || isExpired(parent, now));
   const siblings = [...keys.values()].filter((other) => isSibling(other, key));
-  const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, key.createdAt));
+  const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, now));
   if (isOrphan || isTaken) return undefined;
   const surplus = Math.max(0, siblings.length + 1 - MAX_SIBLINGS[key.kind ?? "client"]);
-  const isOld = (one: Key): number => Number(isExpired(one, key.createdAt));
+  const isOld = (one: Key): number => Number(isExpired(one, now));
   const ranked = siblings.toSorted(
     (one, other) => isOld(other) - isOld(one) || one.createdAt - other.createdAt,
   );
   const remove = withChildren(keys, ranked.slice(0, surplus));
   if (usedLink !== undefined) remove.add(usedLink);
-  return add(keys, remove, [], endingBy(key, parent?.expiresAt));
+  return add(keys, remove, [], endingBy(key, parent?.expiresAt), now);
 }
 
-function replace(keys: KeyMap, id: string, expiresAt: number, successor: StoredKey) {
+function replace(keys: KeyMap, { id, expiresAt, successor }: Change<"replace">, now: number) {
   const replaced = keys.get(id);
   if (replaced === undefined) return undefined;
   const all = [...keys.values()];
   const namesakes = all.filter((key) => key.name === replaced.name && isSibling(key, replaced));
   const ended = withChildren(keys, namesakes);
   const shortened = all.filter((key) => ended.has(key.id)).map((key) => endingBy(key, expiresAt));
-  return add(keys, new Set(), shortened, successor);
+  return add(keys, new Set(), shortened, successor, now);
 }
 
 function rename(keys: KeyMap, id: string, name: string): KeyDifference | undefined {
@@ -93,11 +102,11 @@ function use(keys: KeyMap, id: string, usedAt: number): StoredKey[] {
 }
 
 /** Also deletes the oldest expired keys. */
-function add(keys: KeyMap, removed: Set<string>, changed: readonly StoredKey[], key: StoredKey) {
+function add(keys: KeyMap, removed: Set<string>, changed: readonly StoredKey[], key: StoredKey, now: number) {
   const put = [...changed, key];
   const left = new Map([...keys, ...put.map((one) => [one.id, one] as const)]);
   for (const id of removed) left.delete(id);
-  const kept = oldestKeptExpiry([...left.values()], key.createdAt);
+  const kept = oldestKeptExpiry([...left.values()], now);
   const old = new Set([...left.values()].filter((one) => isExpired(one, kept - 1)).map(({ id }) => id));
   return { remove: removed.union(old), put: put.filter(({ id }) => !old.has(id)) };
 }

@@ -198,122 +198,26 @@ BEGIN
 END
 $$;
 
--- Returns the siblings of a key and the key itself: the keys of the same kind that were made with the same key, user or client.
-CREATE FUNCTION todo_service.siblings(key todo_service.keys) RETURNS SETOF todo_service.keys
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT k.* FROM todo_service.keys k WHERE k.kind = key.kind AND (k.parent, k.owner_kind, k.owner_name, k.owner_hash)
-    IS NOT DISTINCT FROM (key.parent, key.owner_kind, key.owner_name, key.owner_hash);
+-- Returns the keys as list_keys does. No other transaction can change them until this one ends.
+CREATE FUNCTION todo_service.lock_keys() RETURNS SETOF todo_service.keys
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
+  RETURN QUERY SELECT * FROM todo_service.list_keys();
+END
 $$;
 
--- Returns ids, and those of all keys that were made with them.
-CREATE FUNCTION todo_service.with_children(ids text[]) RETURNS SETOF text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE found AS (
-    SELECT unnest(ids) AS id UNION SELECT k.id FROM found f JOIN todo_service.keys k ON k.parent = f.id
-  ) SELECT id FROM found;
-$$;
-
--- Adds a key, whatever the others are, and keeps the 1,000 expired keys that expired last. A key is expired only if it is
--- expired by the clock of the database and by that of the replica.
-CREATE FUNCTION todo_service.import_key(key todo_service.keys) RETURNS void
+-- Adds a key, or changes the one with its id.
+CREATE FUNCTION todo_service.put_key(key todo_service.keys) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  INSERT INTO todo_service.keys OVERRIDING USER VALUE SELECT key.*;
-  DELETE FROM todo_service.keys k WHERE k.expires_at < (
-    SELECT e.expires_at FROM todo_service.keys e WHERE e.expires_at <= least(key.created_at, todo_service.clock_ms())
-    ORDER BY e.expires_at DESC OFFSET 999 LIMIT 1
-  );
+  INSERT INTO todo_service.keys OVERRIDING USER VALUE SELECT key.*
+  ON CONFLICT (id) DO UPDATE SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at;
 $$;
 
--- Adds a key as import_key does, up to the expiry of its parent. Deletes the link that it uses up, and its siblings beyond 20 devices
--- or 5 links: expired ones first, then the oldest. Returns false if the link is gone, the parent is not valid, or a sibling of the same name is.
-CREATE FUNCTION todo_service.insert_key(key todo_service.keys, used_link text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  now bigint := least(key.created_at, todo_service.clock_ms());
-  parent_expiry bigint;
-BEGIN
-  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  IF used_link IS NOT NULL AND NOT EXISTS (SELECT FROM todo_service.keys k WHERE k.id = used_link) THEN
-    RETURN false;
-  END IF;
-  IF key.parent IS NOT NULL THEN
-    SELECT k.expires_at INTO parent_expiry FROM todo_service.keys k
-      WHERE k.id = key.parent AND coalesce(k.expires_at > now, true);
-    IF NOT FOUND THEN
-      RETURN false;
-    END IF;
-    key.expires_at := least(key.expires_at, parent_expiry);
-  END IF;
-  IF EXISTS (SELECT FROM todo_service.siblings(key) s WHERE s.name = key.name AND coalesce(s.expires_at > now, true)) THEN
-    RETURN false;
-  END IF;
-  IF key.kind <> 'client' THEN
-    PERFORM todo_service.delete_key(s.id) FROM (
-      SELECT id FROM todo_service.siblings(key) ORDER BY coalesce(expires_at > now, true) DESC, created_at DESC, added DESC
-      OFFSET CASE key.kind WHEN 'device' THEN 19 ELSE 4 END
-    ) s;
-  END IF;
-  DELETE FROM todo_service.keys k WHERE k.id = used_link;
-  PERFORM todo_service.import_key(key);
-  RETURN true;
-END
-$$;
-
--- Makes a key and its siblings of the same name, and all keys that were made with them, expire at a time or earlier, and adds a
--- successor as import_key does. Returns false if the key does not exist.
-CREATE FUNCTION todo_service.replace_key(key todo_service.keys, replaced text, ends_at bigint) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  old todo_service.keys;
-BEGIN
-  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  SELECT * INTO old FROM todo_service.keys k WHERE k.id = replaced;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  UPDATE todo_service.keys k SET expires_at = least(k.expires_at, ends_at) WHERE k.id IN (SELECT
-    todo_service.with_children(ARRAY(SELECT s.id FROM todo_service.siblings(old) s WHERE s.name = old.name)));
-  PERFORM todo_service.import_key(key);
-  RETURN true;
-END
-$$;
-
--- Deletes a key, and all keys that were made with it. Returns false if it does not exist.
-CREATE FUNCTION todo_service.delete_key(key_id text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  -- Otherwise a key that is being made with this one would stay.
-  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  DELETE FROM todo_service.keys k WHERE k.id IN (SELECT todo_service.with_children(ARRAY[key_id]));
-  RETURN FOUND;
-END
-$$;
-
--- Renames a key. Returns false if it does not exist, or if a sibling has the name.
-CREATE FUNCTION todo_service.rename_key(key_id text, new_name text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  old todo_service.keys;
-BEGIN
-  LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
-  SELECT * INTO old FROM todo_service.keys k WHERE k.id = key_id;
-  UPDATE todo_service.keys k SET name = new_name WHERE k.id = key_id
-    AND NOT EXISTS (SELECT FROM todo_service.siblings(old) s WHERE s.name = new_name AND s.id <> key_id);
-  RETURN FOUND;
-END
-$$;
-
--- Stores the last uses of keys: ids, and times in milliseconds since 1970, each list separated by spaces. A use renews the key
--- of a browser, but not beyond the expiry of its parent.
-CREATE FUNCTION todo_service.record_key_uses(key_ids text, used_at text) RETURNS void
+-- Deletes the keys with these ids, which spaces separate.
+CREATE FUNCTION todo_service.delete_keys(ids text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  UPDATE todo_service.keys k SET
-    last_used_at = greatest(k.last_used_at, u.used_at),
-    expires_at = CASE WHEN k.kind = 'client' OR k.lifetime IS NULL THEN k.expires_at ELSE least(
-      greatest(k.last_used_at, u.used_at) + k.lifetime, (SELECT p.expires_at FROM todo_service.keys p WHERE p.id = k.parent)
-    ) END
-  FROM unnest(string_to_array(key_ids, ' '), string_to_array(record_key_uses.used_at, ' ')::bigint[]) AS u (id, used_at)
-  WHERE k.id = u.id;
+  DELETE FROM todo_service.keys k WHERE k.id = ANY (string_to_array(ids, ' '));
 $$;
 
 -- Starts or continues an import. The transaction then holds the store until it ends. Returns false if the store has had to-dos.

@@ -1,8 +1,11 @@
+import type { SQL } from "bun";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import { type KeyRow, toKey, toStoredKey, toValues } from "../records/key-row.ts";
+import { ChangingKeys } from "../records/key-table.ts";
 import { KeyUsage } from "../records/key-usage.ts";
 import { type KeyStoreHandle, PRIMARY_DEFAULTS } from "../store.ts";
-import { openPrimary, type Primary, type Value } from "./primary.ts";
+import { openPrimary, type Primary } from "./primary.ts";
 import { ensureSchema } from "./schema.ts";
 
 /** Opens only the API keys of a database. Throws an Error with the reason if it cannot be used. */
@@ -14,17 +17,25 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   });
 }
 
-/** The first parameters of a query, which `toValues` returns, as a row of the table. The database sets the column `added`. */
-export const KEY = "ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, NULL)::todo_service.keys";
+/** Returns the keys and the time of the database. */
+const LOCK_KEYS = "SELECT k.*, todo_service.clock_ms() AS clock FROM todo_service.lock_keys() k";
+/** A row of the table, whose column `added` the database sets. */
+const PUT_KEY =
+  "SELECT todo_service.put_key(ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, NULL)::todo_service.keys)";
+
+/** Adds an API key, or changes the one with its id. */
+export async function putKey(sql: SQL, key: StoredKey): Promise<void> {
+  await sql.unsafe(PUT_KEY, toValues(key));
+}
 
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
-export class PostgresKeys implements KeyStore {
+export class PostgresKeys extends ChangingKeys implements KeyStore {
   readonly #primary: Primary;
-  readonly #uses: KeyUsage;
+  readonly #uses = new KeyUsage((uses) => this.change({ type: "recordUses", uses }));
 
   constructor(primary: Primary) {
+    super();
     this.#primary = primary;
-    this.#uses = new KeyUsage((uses) => this.#write(uses));
   }
 
   async find(tokenHash: Uint8Array): Promise<StoredKey | undefined> {
@@ -37,24 +48,6 @@ export class PostgresKeys implements KeyStore {
     return rows.map((row) => this.#uses.withLatest(toKey(row)));
   }
 
-  insert(key: StoredKey, usedLink?: string): Promise<boolean> {
-    const query = `SELECT todo_service.insert_key(${KEY}, $14) AS done`;
-    return this.#changes(query, [...toValues(key), usedLink ?? null]);
-  }
-
-  replace(id: string, expiresAt: number, successor: StoredKey): Promise<boolean> {
-    const query = `SELECT todo_service.replace_key(${KEY}, $14, $15) AS done`;
-    return this.#changes(query, [...toValues(successor), id, expiresAt]);
-  }
-
-  delete(id: string): Promise<boolean> {
-    return this.#changes("SELECT todo_service.delete_key($1) AS done", [id]);
-  }
-
-  rename(id: string, name: string): Promise<boolean> {
-    return this.#changes("SELECT todo_service.rename_key($1, $2) AS done", [id, name]);
-  }
-
   recordUse(id: string, usedAt: number): void {
     this.#uses.record(id, usedAt);
   }
@@ -63,15 +56,17 @@ export class PostgresKeys implements KeyStore {
     return this.#uses.flush();
   }
 
-  async #changes(query: string, values: readonly Value[]): Promise<boolean> {
-    const [row] = await this.#primary.query<{ done: boolean }>(query, values);
-    return row?.done === true;
-  }
-
-  async #write(uses: ReadonlyMap<string, number>): Promise<void> {
-    await this.#primary.query("SELECT todo_service.record_key_uses($1, $2)", [
-      [...uses.keys()].join(" "),
-      [...uses.values()].join(" "),
-    ]);
+  protected change(change: KeyChange): Promise<boolean> {
+    return this.#primary.run((sql) =>
+      sql.begin(async (transaction) => {
+        const rows = await transaction.unsafe<(KeyRow & { readonly clock: bigint })[]>(LOCK_KEYS);
+        const keys = new Map(rows.map((row) => [row.id, toStoredKey(row)]));
+        const difference = decide(keys, change, Number(rows[0]?.clock ?? 0));
+        if (difference === undefined) return false;
+        await transaction.unsafe("SELECT todo_service.delete_keys($1)", [[...difference.remove].join(" ")]);
+        for (const key of difference.put) await putKey(transaction, key);
+        return true;
+      }),
+    );
   }
 }

@@ -252,6 +252,20 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect(await numberOf(stores.url, "SELECT last_used_at FROM todo_service.keys")).toBe(2000);
   });
 
+  test("a store whose clock is ahead expires no API key", async () => {
+    const { keys } = await open(await databases.newDatabase());
+    const later = Date.now() + 2 * HOUR;
+    await keys.insert(keyOf("1", { expiresAt: Date.now() + HOUR }));
+    expect(await keys.insert(keyOf("2", { createdAt: later }))).toBe(false);
+    const made = {
+      kind: "device",
+      parent: { kind: "key", id: "1" },
+      name: "made",
+      createdAt: later,
+    } as const;
+    expect(await keys.insert(keyOf("3", made))).toBe(true);
+  });
+
   test("a new API key deletes the expired keys that exceed the limit", async () => {
     const stores = await openTwo();
     await executeSql(

@@ -10,9 +10,9 @@ import {
 import { inBatches, writeExport } from "../ndjson.ts";
 import { NdjsonReader } from "../ndjson-reader.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
-import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
+import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { joinLines } from "./batch.ts";
-import { KEY } from "./keys.ts";
+import { putKey } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { MAX_POSTGRES_ID, readTodos } from "./store.ts";
@@ -109,5 +109,5 @@ async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyR
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
   if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
-  for (const key of keys) await sql.unsafe(`SELECT todo_service.import_key(${KEY})`, toValues(key));
+  for (const key of keys) await putKey(sql, key);
 }
