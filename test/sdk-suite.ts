@@ -171,18 +171,16 @@ const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void
     const found = todos.filter(({ title }) => title.startsWith("made "));
     same(found.map(({ id }) => id).toSorted(), made.map(({ id }) => id).toSorted());
   },
-  "an abort rejects immediately with its reason": async ({ TodoApi }, { direct, through }) => {
+  "an abort rejects immediately with its reason": async ({ TodoApi }, { direct, through, token }) => {
     const early = new TodoApi({ baseUrl: direct }).list({}, { signal: AbortSignal.abort("early") });
     same(await early.catch((reason) => reason), "early");
     const leaving = new AbortController();
-    const waiting = new TodoApi({ baseUrl: through.silent, fetch: abortAfter(leaving, "sent") }).list(
-      {},
-      leaving,
-    );
-    same(await waiting.catch((reason) => reason), "sent");
+    // Both faults affect every whoami, so no call can succeed before the abort.
+    const waiting = new TodoApi({ baseUrl: through.silent, token, fetch: abortAfter(leaving, "sent") });
+    same(await waiting.whoami(leaving).catch((reason) => reason), "sent");
     const between = new AbortController();
-    const pausing = new TodoApi({ baseUrl: through.busy, fetch: abortAfter(between, "answered") });
-    same(await pausing.create("between", between).catch((reason) => reason), "answered");
+    const pausing = new TodoApi({ baseUrl: through.busy, token, fetch: abortAfter(between, "answered") });
+    same(await pausing.whoami(between).catch((reason) => reason), "answered");
   },
   "events continue after a lost connection": async ({ TodoApi }, { direct, through }) => {
     const writer = new TodoApi({ baseUrl: direct });

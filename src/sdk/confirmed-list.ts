@@ -15,16 +15,15 @@ export interface ListSource {
 export interface ConfirmedList {
   /** By ascending id. Each change makes a new array. */
   todos: readonly Todo[];
-  /** Absent until the list has loaded. The list and the events after it belong to one history, so each change applies. */
+  /** Absent until the list has loaded, also again. The list and the events after it belong to one history, so each change applies. */
   position: string | undefined;
   status: LiveList["status"];
   error?: LiveList["error"] | undefined;
 }
 
 /** Returns a list before its first event. */
-export const startList = (from?: Snapshot): ConfirmedList => ({
-  todos: from?.todos ?? [],
-  position: from?.position,
+export const startList = ({ todos = [], position }: Partial<Snapshot> = {}): ConfirmedList => ({
+  ...{ todos, position },
   status: "connecting",
 });
 
@@ -39,15 +38,13 @@ export async function synchronize(
   onChange: () => void,
 ): Promise<void> {
   const { signal } = options;
-  let isMissing = list.position === undefined;
   for (let attempt = 0; !signal.aborted; ) {
     let error: TodoApiError | undefined;
     try {
-      if (isMissing) {
+      if (list.position === undefined) {
         const { todos, position } = await source.list({ ...options, retries: 0 });
         if (signal.aborted) return;
         Object.assign(list, { todos, position });
-        isMissing = false;
         onChange();
       }
       attempt = 0;
@@ -55,8 +52,7 @@ export async function synchronize(
         if (signal.aborted) return;
         applyEvent(list, event);
         onChange();
-        isMissing = event.type === "resync";
-        if (isMissing) break;
+        if (event.type === "resync") break;
       }
     } catch (caught) {
       if (signal.aborted) return;
@@ -71,18 +67,12 @@ export async function synchronize(
 
 function applyEvent(list: ConfirmedList, event: TodoEvent): void {
   const { type } = event;
-  list.error = undefined;
-  if (type === "disconnected") {
-    list.status = type;
-    list.error = event.error;
-  } else if (type === "resync") {
-    list.status = "connecting";
-  } else {
-    list.status = "connected";
-    list.position = event.position;
-    if (type === "deleted") list.todos = replace(list.todos, event.id);
-    else if (type !== "connected") list.todos = replace(list.todos, event.todo.id, event.todo);
-  }
+  if (type === "disconnected") return void Object.assign(list, { status: type, error: event.error });
+  const isResync = type === "resync";
+  const position = isResync ? undefined : event.position;
+  Object.assign(list, { status: isResync ? "connecting" : "connected", position, error: undefined });
+  if ("todo" in event) list.todos = replace(list.todos, event.todo.id, event.todo);
+  if ("id" in event) list.todos = replace(list.todos, event.id);
 }
 
 /** Returns to-dos with another one in the place of its id, or with none if it is deleted. */

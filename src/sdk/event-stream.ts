@@ -43,19 +43,11 @@ export function parseEvent({
   type,
   data,
 }: Message): Exclude<TodoEvent, { type: "disconnected" }> | undefined {
-  switch (type) {
-    case "position":
-      return { type: "connected", position };
-    case "resync":
-      return { type, position };
-    case "created":
-    case "updated":
-      return { type, position, todo: parseTodo(parseJson(data)) };
-    case "deleted":
-      return { type, position, id: parseId(parseJson(data)) };
-    default:
-      return undefined;
-  }
+  if (type === "position") return { type: "connected", position };
+  if (type === "resync") return { type, position };
+  if (type === "deleted") return { type, position, id: parseId(parseJson(data)) };
+  if (type === "created" || type === "updated") return { type, position, todo: parseTodo(parseJson(data)) };
+  return undefined;
 }
 
 /**

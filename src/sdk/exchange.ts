@@ -3,6 +3,7 @@ import { check, hasTexts } from "./json.ts";
 import { isProxyFailure, parseRetryAfter, startTimer } from "./retry.ts";
 import {
   type AdminCredentials,
+  type CallOptions,
   type ErrorCode,
   type FieldError,
   TodoApiError,
@@ -23,18 +24,6 @@ export interface Call {
   readonly idempotencyKey?: string;
 }
 
-/** What one request sends, and how. */
-export interface ExchangeRequest {
-  readonly call: Call;
-  readonly url: string;
-  readonly authorization: string | undefined;
-  /** Headers from the caller. They replace `authorization`; those that the call itself needs replace them. */
-  readonly headers?: Readonly<Record<string, string>> | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly timeoutMs: number;
-  readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
-}
-
 /** One request and its response, while the response is read. */
 export interface Exchange {
   readonly response: Response;
@@ -46,13 +35,17 @@ export interface Exchange {
 
 /**
  * Sends one request. Resolves when the response's head has arrived. Rejects with `timeout`, `network_error` or the
- * signal's reason, and with a TypeError for a header that HTTP does not allow.
+ * signal's reason.
  */
-export async function openExchange(request: ExchangeRequest): Promise<Exchange> {
-  const { call, url, signal, timeoutMs, fetch } = request;
-  const { method, body } = call;
-  signal?.throwIfAborted();
-  const { signal: ownSignal, abort } = linkAbort(signal);
+export async function openExchange(
+  fetch: (url: string, init: RequestInit) => Promise<Response>,
+  url: string,
+  init: Omit<RequestInit, "signal"> & { readonly signal: AbortSignal | undefined },
+  timeoutMs: number,
+): Promise<Exchange> {
+  const { method, signal: callerSignal } = init;
+  callerSignal?.throwIfAborted();
+  const { signal, abort } = linkAbort(callerSignal);
   let isLate = false;
   const withTimeout = async <T>(ms: number, promise: Promise<T>): Promise<T> => {
     const timer = startTimer(ms, () => {
@@ -62,7 +55,7 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
     try {
       return await promise;
     } catch (cause) {
-      signal?.throwIfAborted();
+      callerSignal?.throwIfAborted();
       const reason = isLate ? `no data for ${ms} ms` : "no response";
       throw new TodoApiError(isLate ? "timeout" : "network_error", `${method} ${url}: ${reason}`, { cause });
     } finally {
@@ -70,12 +63,7 @@ export async function openExchange(request: ExchangeRequest): Promise<Exchange> 
     }
   };
   try {
-    // Outside withTimeout: an invalid header is a TypeError, not a network error.
-    const headers = buildHeaders(request);
-    // A redirect to another origin would get the title.
-    const init: RequestInit = { method, headers, redirect: "manual", signal: ownSignal };
-    if (body !== undefined) init.body = JSON.stringify(body);
-    const response = await withTimeout(timeoutMs, fetch(url, init));
+    const response = await withTimeout(timeoutMs, fetch(url, { ...init, signal }));
     const idleMs = isEventStream(response) ? STREAM_IDLE_MS : timeoutMs;
     const pieces = readPieces(response, (piece) => withTimeout(idleMs, piece));
     return { response, pieces, close: abort };
@@ -101,11 +89,15 @@ async function* readPieces(
   }
 }
 
-function buildHeaders({ authorization, headers, call }: ExchangeRequest): Headers {
-  const { body, accept, idempotencyKey: key } = call;
+/** Returns the headers of a call. Throws a TypeError for one that HTTP does not allow. @param given replaces `authorization` */
+export function buildHeaders(
+  { body, accept, idempotencyKey: key }: Call,
+  authorization: string | undefined,
+  given: CallOptions["headers"],
+): Headers {
   const values: Readonly<Record<string, string | undefined>> = {
     Authorization: authorization,
-    ...headers,
+    ...given,
     "Content-Type": body && "application/json",
     Accept: accept,
     // A string of Structured Fields (RFC 9651 §3.3.3).
@@ -143,13 +135,10 @@ export function throwProblem(response: Response, text: string): never {
   throw interpret(response, () => {
     const problem: unknown = JSON.parse(text);
     check(isProblem(problem));
-    const { code, title, detail, errors: fields } = problem;
-    const reason = fields?.map(({ field, message }) => `${field} ${message}`).join(", ") ?? detail;
-    return new TodoApiError(code, reason === undefined ? title : `${title}: ${reason}`, {
-      ...toErrorOptions(response),
-      detail,
-      ...(fields !== undefined && { fields }),
-    });
+    const { code, title, detail, errors: fields = [] } = problem;
+    const reason = fields.map(({ field, message }) => `${field} ${message}`).join(", ") || detail;
+    const message = reason === undefined ? title : `${title}: ${reason}`;
+    return new TodoApiError(code, message, { ...toErrorOptions(response), detail, fields });
   });
 }
 

@@ -24,7 +24,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   if (options.from?.next !== undefined) throw new TypeError("from: a page is not the whole list");
   const subscribers = new Set<{ readonly onState: (state: LiveList) => void }>();
   let list = startList(options.from);
-  const { overlay, ...writes } = createPendingWrites(source.writes, () => list.todos, onChange);
+  const { overlay, ...writes } = createPendingWrites(source.writes, () => list, onChange);
   let state: LiveList = { status: "connecting", todos: [] };
   let isOutdated = true;
   let published = getState();
@@ -38,7 +38,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     if (!isOutdated) return state;
     isOutdated = false;
     const { todos, position } = list;
-    if (position !== undefined) overlay.advance({ todos, position });
+    if (position !== undefined) overlay.advance(position);
     const next = { ...list, todos: reuse(overlay.apply(todos), state.todos) };
     if (!isSame(next, state)) state = next;
     return state;
@@ -66,30 +66,29 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     synchronize(list, { ...source, list: load }, { ...options, signal }, onChange).catch((error) => {
       if (signal.aborted) return;
       abort();
-      if (isUnauthorized(error)) return reset(error);
+      if (isUnauthorized(error)) return restart(error);
       Object.assign(list, { status: "failed", error });
       publish();
     });
   }
 
-  /** Forgets the list, and rejects the writes that were not sent, because the next session may be another person's. */
-  function reset(error?: Error): void {
+  /**
+   * Forgets the list, and rejects the writes that were not sent, because the next session may be another person's.
+   * @param error why nobody is signed in. Without it, the list starts again
+   */
+  function restart(error?: Error): void {
     run?.abort();
     overlay.clear();
     list = startList();
     if (error !== undefined) Object.assign(list, { status: "signed-out", error });
     publish();
-  }
-
-  function restart(): void {
-    reset();
-    start();
+    if (error === undefined) start();
   }
 
   async function load(call: CallOptions): Promise<Snapshot> {
     const { answers } = overlay;
     const loaded = await source.list(call);
-    if (!call.signal?.aborted) overlay.advance(loaded, answers);
+    if (!call.signal?.aborted) overlay.advance(loaded.position, answers);
     return loaded;
   }
 

@@ -44,9 +44,9 @@ export function reuse<Before extends readonly Todo[]>(
 ): Before | Todo[] {
   let index = 0;
   const reused = todos.map((todo) => {
-    let known = before[index];
-    while (known !== undefined && compareIds(known.id, todo.id) < 0) known = before[++index];
-    return known !== undefined && isSameTodo(known, todo) ? known : todo;
+    while (compareIds(before[index]?.id ?? todo.id, todo.id) < 0) index++;
+    const known = before[index] ?? todo;
+    return isSameTodo(known, todo) ? known : todo;
   });
   const isSame = reused.length === before.length && reused.every((todo, at) => todo === before[at]);
   return isSame ? before : reused;

@@ -8,24 +8,20 @@ const PATH = "/admin/keys";
 /** Returns the calls of `/admin/keys` and below. */
 export function createKeysApi(send: Transport["request"]): KeysApi {
   return {
-    list: (options = {}) => send({ method: "GET", path: PATH }, options, reader(isKeys)),
-    create: (name, options = {}) => {
-      const { expires, scope } = options;
-      return send({ method: "POST", path: PATH, body: { name, expires, scope } }, options, reader(isMinted));
+    list: (options) => send({ method: "GET", path: PATH }, options, reader(isKeys)),
+    create: (name, options) => {
+      const body = { name, expires: options?.expires, scope: options?.scope };
+      return send({ method: "POST", path: PATH, body }, options, reader(isMinted));
     },
-    rotate: async (id, options = {}) => {
-      const { overlap } = options;
-      return send(
-        { method: "POST", path: `${keyPath(id)}/rotate`, body: { overlap } },
-        options,
-        reader(isMinted),
-      );
+    rotate: async (id, options) => {
+      const body = { overlap: options?.overlap };
+      return send({ method: "POST", path: `${keyPath(id)}/rotate`, body }, options, reader(isMinted));
     },
-    rename: async (id, name, options = {}) =>
+    rename: async (id, name, options) =>
       send({ method: "PATCH", path: keyPath(id), body: { name } }, options, reader(isKey)),
-    createLink: async (id, options = {}) =>
+    createLink: async (id, options) =>
       send({ method: "POST", path: `${keyPath(id)}/links` }, options, reader(isLink)),
-    revoke: async (id, options = {}) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
+    revoke: async (id, options) => send({ method: "DELETE", path: keyPath(id) }, options, readDeletion),
   };
 }
 

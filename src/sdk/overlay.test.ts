@@ -193,49 +193,51 @@ function createJudge() {
 }
 
 describe("an overlay", () => {
-  const list = [{ id: "1", title: "1", done: false }];
+  const todo = { id: "1", title: "1", done: false };
+  const list = [todo];
   const effect = (kind: "create" | "setDone" | "delete", id: string, done = false) => ({
     kind,
     todo: { id, title: id, done },
   });
 
+  const since = (newest: string, position?: string) => ({ newest, position });
+
   test("drops a write at once if its answer has no position", () => {
     const overlay = new Overlay();
-    overlay.add("a", effect("setDone", "1", true), "1");
-    overlay.confirm("a", { ...effect("setDone", "1", true), position: undefined });
+    overlay.confirm("1", { ...effect("setDone", "1", true), position: undefined });
     expect(overlay.apply(list)).toEqual(list);
   });
 
   test("does not change a to-do of another store that has the same id", () => {
     const overlay = new Overlay();
-    overlay.add("a", effect("setDone", "1", true), "1");
-    overlay.add("b", effect("delete", "1"), "1");
+    overlay.pending.push(effect("setDone", "1", true), effect("delete", "1"));
     const other = [{ id: "1", title: "of another store", done: false }];
     expect(overlay.apply(other)).toEqual(other);
   });
 
   test("hides no to-do that is older than a new one of the same title", () => {
     const overlay = new Overlay();
-    overlay.add("a", { kind: "create", todo: { id: newId(), title: "1", done: false } }, "1");
-    const other = { id: "2", title: "1", done: true };
-    expect(overlay.apply([...list, other]).map(({ id }) => isNewId(id) || id)).toEqual(["1", true]);
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("1") });
+    expect(
+      overlay.apply([todo, { ...todo, id: "2", done: true }]).map(({ id }) => isNewId(id) || id),
+    ).toEqual(["1", true]);
   });
 
   test("hides what may be the answer in a store that begins again with the first id", () => {
     const overlay = new Overlay();
-    overlay.advance({ todos: list, position: "e-5" });
-    overlay.add("a", { kind: "create", todo: { id: newId(), title: "x", done: false } }, "100");
-    overlay.advance({ todos: [], position: "f-0" }, overlay.answers);
-    expect(overlay.apply([{ id: "1", title: "x", done: false }])).toHaveLength(1);
+    overlay.advance("e-5");
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("100", "e-5") });
+    expect(overlay.apply(list)).toHaveLength(2);
+    overlay.advance("f-0", overlay.answers);
+    expect(overlay.apply(list)).toHaveLength(1);
   });
-});
 
-test("an overlay shows a to-do that is older than a write from before the first list", () => {
-  const overlay = new Overlay();
-  overlay.add("a", { kind: "create", todo: { id: newId(), title: "1", done: false } }, "50");
-  const list = [{ id: "45", title: "1", done: false }];
-  overlay.advance({ todos: list, position: "e-9" }, overlay.answers);
-  expect(overlay.apply(list)).toHaveLength(2);
+  test("shows a to-do that is older than a write from before the first list", () => {
+    const overlay = new Overlay();
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("50") });
+    overlay.advance("e-9", overlay.answers);
+    expect(overlay.apply(list)).toHaveLength(2);
+  });
 });
 
 test("a followed list shows each write at once and exactly once, whatever else happens", async () => {

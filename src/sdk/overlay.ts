@@ -1,4 +1,3 @@
-import type { Snapshot } from "./confirmed-list.ts";
 import { compareIds, findTodo } from "./json.ts";
 import { lead } from "./position.ts";
 import { newTodo } from "./todo.ts";
@@ -11,21 +10,28 @@ export interface Effect {
   readonly todo: Todo;
 }
 
+/** A write without an answer. */
+export interface Write extends Effect {
+  todo: Todo;
+  /** The list when a to-do was created: the answer can only be a newer to-do, unless another store began with the first id again. */
+  readonly since?: Since | undefined;
+}
+
+export interface Since {
+  readonly newest: TodoId;
+  /** Absent before the first list. */
+  readonly position: string | undefined;
+}
+
 /** What a response says about a write. */
 export interface Confirmation extends Effect {
   /** Where the service decided the write. Without it, the effect leaves at once. */
   readonly position: string | undefined;
 }
 
-interface Entry extends Effect {
-  kind: Effect["kind"];
-  todo: Todo;
-  /** The newest to-do that was known when the write was made. An unanswered create can only have made a later one. */
-  after: TodoId;
-  /** Absent until the service has answered. */
-  position?: string | undefined;
+interface Answered extends Confirmation {
   /** The number of the answer. */
-  answer?: number;
+  readonly answer: number;
 }
 
 /** How many new to-dos can still be addressed by the id that they had before their answer. */
@@ -44,52 +50,41 @@ export const isNewId = (id: TodoId): boolean => id.length > 20;
  * position has the same epoch and at least its number, or when a list of another epoch was requested after the response.
  */
 export class Overlay {
-  /** By a key of the caller, in the order of the calls. */
-  readonly #entries = new Map<unknown, Entry>();
+  /** The writes without an answer, in order. */
+  pending: Write[] = [];
+  /** The answered writes that the list does not contain yet, in order. */
+  #answered: Answered[] = [];
   /** The ids that the service gave to the latest new to-dos, by those that they had before. */
   readonly #ids = new Map<TodoId, TodoId>();
   #position = "";
   /** An effect needs a new list to leave, because its answer belongs to another epoch than the list. */
   needsList = false;
-  /** The number of answers so far. Read it when you request a list, and pass it to `load()`. */
+  /** The number of answers so far. Read it when you request a list, and pass it to `advance()`. */
   answers = 0;
-
-  /** Shows the effect of a write that has no answer yet. @param after the id of the newest to-do that the service has */
-  add(key: unknown, { kind, todo }: Effect, after: TodoId): void {
-    this.#entries.set(key, { kind, todo, after });
-  }
-
-  /** Returns the effect of a write, under the id that the service has given to a new to-do. */
-  get(key: unknown): Effect | undefined {
-    return this.#entries.get(key);
-  }
-
-  /** Takes back the effect of a write that was rejected or undone. */
-  remove(key: unknown): void {
-    this.#entries.delete(key);
-  }
 
   /** Forgets all writes. */
   clear(): void {
-    this.#entries.clear();
+    this.pending = [];
+    this.#answered = [];
     this.#ids.clear();
   }
 
-  /** Confirms a write. Its effect stays until the list contains it. */
-  confirm(key: unknown, { kind, todo, position }: Confirmation): void {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return;
-    if (entry.todo.id !== todo.id) this.#rename(entry.todo.id, todo.id);
-    Object.assign(entry, { kind, todo, position, answer: ++this.answers });
-    const ahead = lead(this.#position, position);
-    if (position === undefined) this.remove(key);
-    else if (ahead >= 0) this.#removeUntil(key, entry);
-    else this.needsList ||= Number.isNaN(ahead);
+  /**
+   * Confirms a write that is not pending any more. Its effect stays until the list contains it.
+   * @param before the id under which the to-do was sent
+   */
+  confirm(before: TodoId, confirmation: Confirmation): void {
+    const { todo, position } = confirmation;
+    if (before !== todo.id) this.#rename(before, todo.id);
+    const answer = ++this.answers;
+    const ahead = position === undefined ? 0 : lead(this.#position, position);
+    this.needsList ||= Number.isNaN(ahead);
+    if (ahead >= 0) this.#answered = this.#answered.filter((other) => other.todo.id !== todo.id);
+    else this.#answered.push({ ...confirmation, answer });
   }
 
   #rename(before: TodoId, id: TodoId): void {
-    for (const entry of this.#entries.values())
-      if (entry.todo.id === before) entry.todo = { ...entry.todo, id };
+    for (const write of this.pending) if (write.todo.id === before) write.todo = { ...write.todo, id };
     this.#ids.set(before, id);
     const [oldest = ""] = this.#ids.keys();
     if (this.#ids.size > MAX_IDS) this.#ids.delete(oldest);
@@ -99,29 +94,18 @@ export class Overlay {
    * Says that the list has reached a position, with all changes until there.
    * @param answers the number of `answers` when this list was requested. Absent if the position is an event's
    */
-  advance({ todos, position }: Snapshot, answers = 0): void {
-    const newest = todos.at(-1)?.id ?? "";
-    this.needsList = false;
-    for (const [key, entry] of this.#entries) {
-      const { answer } = entry;
-      const ahead = lead(position, entry.position ?? this.#position);
-      const isOther = Number.isNaN(ahead);
+  advance(position: string, answers = 0): void {
+    const contained = new Set<TodoId>();
+    // Backwards: the earlier writes to a to-do leave, too. Those of a lost history would show again.
+    const left = this.#answered.reverse().filter(({ todo, position: decided, answer }) => {
+      const ahead = lead(position, decided);
       // A store of another epoch that does not have an answered write has lost it.
-      if (answer !== undefined && (ahead >= 0 || (isOther && answer <= answers)))
-        this.#removeUntil(key, entry);
-      else if (answer !== undefined) this.needsList ||= isOther;
-      // A store that has lost its to-dos begins with the first id again.
-      else if (isOther && this.#position !== "" && compareIds(newest, entry.after) < 0) entry.after = "";
-    }
+      if (ahead >= 0 || (Number.isNaN(ahead) && answer <= answers)) contained.add(todo.id);
+      return !contained.has(todo.id);
+    });
+    this.#answered = left.reverse();
+    this.needsList = left.some((write) => Number.isNaN(lead(position, write.position)));
     this.#position = position;
-  }
-
-  /** Removes a write, and the earlier ones of its to-do. Those of a lost history would show again without it. */
-  #removeUntil(key: unknown, { todo }: Entry): void {
-    for (const [other, entry] of this.#entries) {
-      if (entry.todo.id === todo.id) this.remove(other);
-      if (other === key) return;
-    }
   }
 
   /**
@@ -130,19 +114,19 @@ export class Overlay {
    */
   find(todos: readonly Todo[], given: TodoId): Todo {
     const id = this.#ids.get(given) ?? given;
-    let found = findTodo(todos, id);
-    for (const entry of this.#entries.values()) if (entry.todo.id === id) found = applyEffect(found, entry);
-    return found ?? newTodo(id, "");
+    const writes = [...this.#answered, ...this.pending].filter(({ todo }) => todo.id === id);
+    return writes.reduce(applyEffect, findTodo(todos, id)) ?? newTodo(id, "");
   }
 
   /** Returns the service's list with all effects. */
   apply(todos: readonly Todo[]): readonly Todo[] {
-    if (this.#entries.size === 0) return todos;
+    const writes = [...this.#answered, ...this.pending];
+    if (writes.length === 0) return todos;
     const visible = this.#withoutCreated(todos);
     const changed = new Map<TodoId, Todo | undefined>();
-    for (const entry of this.#entries.values()) {
-      const { id } = entry.todo;
-      changed.set(id, applyEffect(changed.has(id) ? changed.get(id) : findTodo(visible, id), entry));
+    for (const write of writes) {
+      const { id } = write.todo;
+      changed.set(id, applyEffect(changed.has(id) ? changed.get(id) : findTodo(visible, id), write));
     }
     const left = visible.filter(({ id }) => !changed.has(id));
     const shown = [...changed.values()].filter((todo) => todo !== undefined);
@@ -151,9 +135,15 @@ export class Overlay {
 
   /** Returns the to-dos without those that may be the ones of unanswered creates, because these are shown already. */
   #withoutCreated(todos: readonly Todo[]): readonly Todo[] {
-    const creates = [...this.#entries.values()].filter((entry) => entry.kind === "create" && !entry.answer);
-    // The oldest create of a title comes last, and decides.
-    const newest = new Map(creates.reverse().map(({ todo, after }) => [todo.title, after]));
+    const last = todos.at(-1)?.id ?? "";
+    const newest = new Map<string, TodoId>();
+    // The oldest create of a title decides, so it comes last.
+    for (const { kind, todo, since } of [...this.pending].reverse()) {
+      if (kind !== "create") continue;
+      const { newest: after = "", position } = since ?? {};
+      const isOther = position !== undefined && Number.isNaN(lead(this.#position, position));
+      newest.set(todo.title, isOther && compareIds(last, after) < 0 ? "" : after);
+    }
     const own = new Set(this.#ids.values());
     return todos.filter(({ id, title }) => compareIds(id, newest.get(title) ?? id) <= 0 || own.has(id));
   }

@@ -1,4 +1,5 @@
-import { type Effect, isNewId, newId, Overlay } from "./overlay.ts";
+import type { ConfirmedList } from "./confirmed-list.ts";
+import { type Confirmation, type Effect, isNewId, newId, Overlay, type Write } from "./overlay.ts";
 import { newTodo } from "./todo.ts";
 import { type FollowedList, type Todo, TodoApiError, type TodoId } from "./types.ts";
 import type { Answer, Writes } from "./writes.ts";
@@ -9,65 +10,70 @@ interface PendingWrites extends Pick<FollowedList, "create" | "setDone" | "delet
 
 /**
  * Returns the writes to a list. They are sent one after another, in the order of the calls.
- * @param getTodos returns the service's list
+ * @param getList returns the service's list
  * @param onChange runs after each change of the effects, with the error of a write that failed
  */
 export function createPendingWrites(
   writes: Writes,
-  getTodos: () => readonly Todo[],
+  getList: () => ConfirmedList,
   onChange: (error?: unknown) => void,
 ): PendingWrites {
   const overlay = new Overlay();
   /** Resolves when the last write has its answer. */
   let written: Promise<unknown> = Promise.resolve();
 
-  const find = (id: TodoId | bigint): Todo => overlay.find(getTodos(), String(id));
+  const find = (id: TodoId | bigint): Todo => overlay.find(getList().todos, String(id));
 
   /** Shows a write, and sends it after the earlier ones. */
-  const write = <T extends Todo | undefined>(
+  const add = <T extends Todo | undefined>(
     effect: Effect,
     send: (id: TodoId) => Promise<Answer<T>>,
   ): Promise<T> => {
-    overlay.add(send, effect, getTodos().at(-1)?.id ?? "");
+    const { todos, position } = getList();
+    const write = { ...effect, since: { newest: todos.at(-1)?.id ?? "", position } };
+    overlay.pending.push(write);
     onChange();
-    const answered = written.then(() => sendWrite(send));
+    const answered = written.then(() => sendWrite(write, send));
     written = answered.catch(() => {});
     return answered;
   };
 
-  /** Sends a write, whose function is also the key of its effect. */
   const sendWrite = async <T extends Todo | undefined>(
+    write: Write,
     send: (id: TodoId) => Promise<Answer<T>>,
   ): Promise<T> => {
-    const effect = overlay.get(send);
-    if (effect === undefined) throw new TodoApiError("unauthorized", "signed out");
-    const { kind, todo } = effect;
+    const isPending = (): boolean => overlay.pending[0] === write;
+    if (!isPending()) throw new TodoApiError("unauthorized", "signed out");
+    const { kind, todo } = write;
+    let confirmation: Confirmation | undefined;
+    let failure: unknown;
     try {
       if (kind !== "create" && isNewId(todo.id))
         throw new TodoApiError("todo_not_found", "the to-do was not created");
       const { result, position } = await send(todo.id);
-      overlay.confirm(send, { kind, todo: result ?? todo, position });
-      onChange();
+      confirmation = { kind, todo: result ?? todo, position };
       return result;
     } catch (error) {
+      failure = error;
       // The to-do does not exist any more, and the list may not know that yet.
       if (error instanceof TodoApiError && error.position !== undefined)
-        overlay.confirm(send, { kind: "delete", todo, position: error.position });
-      else overlay.remove(send);
-      onChange(error);
+        confirmation = { kind: "delete", todo, position: error.position };
       throw error;
+    } finally {
+      // A sign-out has ended the wait of all writes.
+      if (isPending()) overlay.pending.shift();
+      else confirmation = undefined;
+      if (confirmation !== undefined) overlay.confirm(todo.id, confirmation);
+      onChange(failure);
     }
   };
 
   return {
     overlay,
     create: (title, call) =>
-      write({ kind: "create", todo: newTodo(newId(), title) }, () => writes.create(title, call)),
+      add({ kind: "create", todo: newTodo(newId(), title) }, () => writes.create(title, call)),
     setDone: (id, done, call) =>
-      write({ kind: "setDone", todo: { ...find(id), done } }, (current) =>
-        writes.setDone(current, done, call),
-      ),
-    delete: (id, call) =>
-      write({ kind: "delete", todo: find(id) }, (current) => writes.delete(current, call)),
+      add({ kind: "setDone", todo: { ...find(id), done } }, (current) => writes.setDone(current, done, call)),
+    delete: (id, call) => add({ kind: "delete", todo: find(id) }, (current) => writes.delete(current, call)),
   };
 }

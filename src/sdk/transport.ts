@@ -1,5 +1,6 @@
 import {
   basicAuthorization,
+  buildHeaders,
   type Call,
   type Exchange,
   interpret,
@@ -38,10 +39,12 @@ export function createTransport({
   /** Sends one request. */
   const send = async (call: Call, options: CallOptions): Promise<Exchange> => {
     // Not spread, because the options can be an AbortController, whose signal is a getter.
-    const { signal, headers } = options;
-    const authorization = await authorize(call.path);
-    const own = { call, url: root + call.path, authorization, signal, headers };
-    return openExchange({ ...own, timeoutMs: options.timeoutMs ?? timeoutMs, fetch });
+    const { signal, headers: given } = options;
+    const { method, path, body } = call;
+    const headers = buildHeaders(call, await authorize(path), given);
+    // A redirect to another origin would get the title.
+    const init = { method, headers, redirect: "manual", signal, body: JSON.stringify(body) } as const;
+    return openExchange(fetch, root + path, init, options.timeoutMs ?? timeoutMs);
   };
 
   /** Sends a request, with retries, and returns what `read` makes of the response. */

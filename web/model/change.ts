@@ -1,5 +1,5 @@
 import type { Todo, TodoApiError, TodoId } from "../../src/sdk/client.ts";
-import type { Effect } from "../../src/sdk/overlay.ts";
+import type { Effect, Since } from "../../src/sdk/overlay.ts";
 
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
@@ -11,8 +11,8 @@ export interface Target {
   readonly title: string;
   /** A new to-do that is already done. */
   readonly done?: boolean;
-  /** The newest to-do of the list when a new to-do was added. */
-  readonly after?: TodoId;
+  /** The list when a new to-do was added. */
+  readonly since?: Since;
 }
 
 export interface Sent {

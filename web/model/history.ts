@@ -47,8 +47,8 @@ export class History {
   }
 
   #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
-    const after = this.#state.newestId;
-    const added = kind === "created" ? targets.map((target) => ({ ...target, after })) : targets;
+    const { since } = this.#state;
+    const added = kind === "created" ? targets.map((target) => ({ ...target, since })) : targets;
     const changes = isDeletion(kind)
       ? this.#outbox.hold(kind, added)
       : this.#outbox.add(kind, added, this.#findConfirmed(kind, targets));

@@ -1,6 +1,6 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { findTodo } from "../../src/sdk/json.ts";
-import { isNewId, Overlay } from "../../src/sdk/overlay.ts";
+import { isNewId, Overlay, type Since } from "../../src/sdk/overlay.ts";
 import { type Change, type Target, toEffect } from "./change.ts";
 import type { Answer, Outbox } from "./outbox.ts";
 
@@ -27,18 +27,13 @@ export interface View {
 /** What the state needs of the outbox. */
 type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener" | "drop">;
 
-/** Returns the key of the effect of a change on one to-do. */
-const toKey = (key: string, id: TodoId): string => `${key}/${id}`;
-
 /** The list of the service, with the effects of the user's changes on top. */
 export class State {
   readonly #outbox: Changes;
   readonly #overlay = new Overlay();
-  /** The keys of the effects without an answer. */
-  readonly #unanswered = new Set<string>();
-  /** The keys of the effects that have an answer, while the outbox has their change. */
+  /** The targets of changes that the service has answered. The outbox of a window that did not send them may still have them. */
   readonly #answered = new Set<string>();
-  /** The number of answers when the list was requested that has arrived now. */
+  /** The number of answers when the list was requested that arrives next. */
   #answers: number | undefined;
   /** The to-dos that unsent changes clear. Each is hidden while it is done, because someone may reopen it before. */
   #cleared: ReadonlySet<TodoId> = new Set();
@@ -91,67 +86,46 @@ export class State {
     return this.#shown;
   }
 
-  /** Call this when a list is requested, and the returned function when it has arrived, before `setList`. */
-  requestList(): () => void {
-    const { answers } = this.#overlay;
-    return () => {
-      this.#answers = answers;
-    };
+  /** Call this when a list is requested, and `setList` when it has arrived. */
+  requestList(): void {
+    this.#answers = this.#overlay.answers;
   }
 
   setList(todos: readonly Todo[], position: string): void {
     this.confirmed = todos;
     this.position = position;
-    this.#overlay.advance({ todos, position }, this.#answers);
+    this.#overlay.advance(position, this.#answers);
     this.#answers = undefined;
     this.#dropReopened();
   }
 
   /** The service has answered changes. Their effects stay until the list has them. */
   #confirm(answers: readonly Answer[]): void {
-    this.#shown = undefined;
-    for (const { key: change, id, ...confirmation } of answers) {
-      const key = toKey(change, id);
-      this.#unanswered.delete(key);
-      this.#answered.add(key);
-      // A to-do that was cleared has no effect yet.
-      if (confirmation.kind === "delete" && this.#overlay.get(key) === undefined)
-        this.#overlay.add(key, confirmation, "");
-      this.#overlay.confirm(key, confirmation);
+    for (const { key, id, ...confirmation } of answers) {
+      this.#answered.add(`${key}/${id}`);
+      this.#overlay.confirm(id, confirmation);
     }
+    this.#update();
   }
 
   /** Shows the effects of the changes of the outbox, in their order. */
   #update(): void {
     this.#shown = undefined;
-    const keys = new Set<string>();
-    const cleared = new Set<TodoId>();
-    let isAfterNew = false;
-    for (const { key: change, kind, targets } of this.#outbox.changes)
-      for (const target of targets) {
-        const key = toKey(change, target.id);
-        keys.add(key);
-        if (kind === "cleared") cleared.add(target.id);
-        if (kind === "cleared" || this.#answered.has(key)) continue;
-        if (this.#unanswered.has(key) && (kind === "created" || !isAfterNew)) continue;
-        // Another window may have made a change before one that is shown already.
-        isAfterNew = true;
-        this.#unanswered.add(key);
-        this.#overlay.remove(key);
-        this.#overlay.add(key, toEffect(kind, target), target.after ?? "");
-      }
-    this.#cleared = cleared;
-    for (const key of this.#unanswered)
-      if (!keys.has(key)) {
-        this.#unanswered.delete(key);
-        this.#overlay.remove(key);
-      }
-    for (const key of this.#answered) if (!keys.has(key)) this.#answered.delete(key);
+    const { changes } = this.#outbox;
+    const cleared = changes.flatMap(({ kind, targets }) => (kind === "cleared" ? targets : []));
+    this.#cleared = new Set(cleared.map(({ id }) => id));
+    this.#overlay.pending = changes.flatMap(({ key, kind, targets }) =>
+      targets.flatMap((target) =>
+        kind === "cleared" || this.#answered.has(`${key}/${target.id}`)
+          ? []
+          : [{ ...toEffect(kind, target), since: target.since }],
+      ),
+    );
   }
 
-  /** The newest id of the service's. */
-  get newestId(): TodoId {
-    return this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "";
+  /** The list now, for new to-dos. */
+  get since(): Since {
+    return { newest: this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "", position: this.position };
   }
 
   /** Clearing done to-dos must not delete one that someone reopens before it is sent. */

@@ -63,8 +63,8 @@ export interface FollowOptions {
   /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
   readonly from?: Snapshot | undefined;
   readonly onState: (state: ListState) => void;
-  /** A list is requested. The returned function runs when it has arrived, before its state. */
-  readonly onRequest: () => () => void;
+  /** A list is requested. The next state with a position has it. */
+  readonly onRequest: () => void;
   /** The first page of a long list that is shown for the first time. */
   readonly onFirstPage: (todos: readonly Todo[]) => void;
   /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
@@ -214,7 +214,7 @@ export class PageApi {
 
   /** Loads the list in two pages, which may differ in age. It is correct after the events since the first one. */
   async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<Snapshot> {
-    const onList = onRequest();
+    onRequest();
     const { next, position, todos: first } = await this.list({ limit: FIRST_PAGE_SIZE }, call);
     let todos = first;
     if (next !== undefined) {
@@ -223,7 +223,6 @@ export class PageApi {
       todos = first.concat(rest.todos);
     }
     this.#isFresh = true;
-    onList();
     return { todos: reuse(todos, this.#from?.todos ?? []), position };
   }
 
