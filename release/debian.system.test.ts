@@ -18,6 +18,8 @@ const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
 const OLD = `todo-service_1.0.0_${ARCHITECTURE}.deb`;
 const NEW = `todo-service_1.0.1_${ARCHITECTURE}.deb`;
 const BACKUPS = "docs/how-to/backup-and-restore.md";
+const MONITORING = "docs/how-to/monitoring.md";
+const TROUBLESHOOTING = "docs/how-to/troubleshooting.md";
 const SERVER = "docs/tutorials/server-with-https.md";
 const STATE = "/var/lib/todo-service";
 const LIST = '[{"id":1,"title":"milk","done":false}]';
@@ -126,6 +128,12 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
       await system.shell(`todo backup ${STATE}/backups/mine.db`);
       await request("/api/todos/1", "-X DELETE");
       expect(await list()).toBe("[]");
+      const command = commandsOf(MONITORING, "journalctl -o cat")
+        .replace("yesterday --until today", "today")
+        .replace("17", "1");
+      const isLogged = async () =>
+        (await ended(system.run(["sh", "-c", command]))).stdout.includes('"phone"');
+      await until(isLogged, "the log says who deleted the to-do");
       expect(await page(SERVER, "ls /var/lib/todo-service/backups")).toContain('"title":"milk"');
       await system.shell(`mv ${STATE}/backups/mine.db ${STATE}/backups/todos-zzz.db`);
       await page(BACKUPS, "systemctl stop");
@@ -285,6 +293,9 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
       await system.shell("systemctl restart todo-service");
       await untilReady();
       expect(await list()).toBe(LIST);
+      expect(await system.shell(commandsOf(TROUBLESHOOTING, "systemd-run"))).toContain(
+        "todos.db can be read and written; a running server uses it",
+      );
     });
 
     step("run replicas, whose store only root can read", async () => {
