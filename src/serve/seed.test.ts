@@ -93,6 +93,15 @@ describe("seedStore", () => {
     await expectUnseeded(url);
   });
 
+  test("blames the store, not the file, if the store cannot be used", async () => {
+    const damaged = file("x".repeat(5000));
+    const { store: config } = readConfig({ seed: file("a\n"), store: `sqlite:${damaged}` }, {});
+    const open = () => openStore("memory:", {});
+    const error = await errorOf(seedStore(await open(), config, open));
+    expect(error).toBeInstanceOf(UsageError);
+    expect(error.message).toStartWith(`--store: ${damaged}: file is not a database`);
+  });
+
   test("accepts a file without to-dos", async () => {
     for (const [, newUrl] of STORES) {
       const { store, todos } = await seed(newUrl(), file("\n"));

@@ -2,7 +2,12 @@ import type { Config } from "../config/config.ts";
 import { readText } from "../config/text-file.ts";
 import { asUsageError, CommandError, toUsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
-import { type OnProgress, PreconditionError, UsedStoreError } from "../storage/maintenance.ts";
+import {
+  InvalidFileError,
+  type OnProgress,
+  PreconditionError,
+  UsedStoreError,
+} from "../storage/maintenance.ts";
 import { encodeHeader, inBatches } from "../storage/ndjson.ts";
 import { NdjsonReader } from "../storage/ndjson-reader.ts";
 import { openStoreAdmin } from "../storage/open.ts";
@@ -32,7 +37,7 @@ export async function seedStore(
   const task = { signal: new AbortController().signal, onProgress };
   try {
     if (url.value === "memory:") {
-      const todos = new NdjsonReader(MAX_TODO_ID).readAll(toExport(text, subject), maxTodos, task);
+      const todos = new NdjsonReader({ maxId: MAX_TODO_ID, maxTodos }).readAll(toExport(text, subject), task);
       for await (const batch of todos) for (const todo of batch) await insert(store, todo);
       return { store, todos: store.count };
     }
@@ -42,7 +47,8 @@ export async function seedStore(
   } catch (error) {
     // The store has held to-dos, or another replica has seeded it at the same time.
     if (error instanceof UsedStoreError) return { store: await reopen() };
-    if (error instanceof PreconditionError) throw toUsageError(subject, error);
+    if (error instanceof InvalidFileError) throw toUsageError(subject, error);
+    if (error instanceof PreconditionError) throw toUsageError(url.source, error);
     throw error instanceof CommandError ? error : new CommandError(`${url.source}: ${errorMessage(error)}`);
   }
 }
@@ -63,7 +69,7 @@ async function* toExport(text: string, subject: string): AsyncGenerator<Uint8Arr
 }
 
 function* parseExport(text: string): Generator<Seed> {
-  const reader = new NdjsonReader(MAX_TODO_ID);
+  const reader = new NdjsonReader({ maxId: MAX_TODO_ID });
   for (const { title, done } of reader.read(Buffer.from(text))) yield { title, done };
   for (const { title, done } of reader.end()) yield { title, done };
 }

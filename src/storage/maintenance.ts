@@ -109,8 +109,11 @@ export interface StoreAdmin {
 /** The import needs a store that has never had to-dos. */
 export class UsedStoreError extends PreconditionError {}
 
-export const tooManyTodos = (maxTodos: number): PreconditionError =>
-  new PreconditionError(
+/** The file of the import is invalid, or has more to-dos than the store may have. */
+export class InvalidFileError extends PreconditionError {}
+
+export const tooManyTodos = (maxTodos: number): InvalidFileError =>
+  new InvalidFileError(
     `the file has more than ${maxTodos} to-dos: raise the limit with --max-todos or TODO_MAX_TODOS`,
   );
 

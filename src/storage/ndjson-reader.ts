@@ -6,7 +6,7 @@ import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
 import { isObject } from "../validation.ts";
 import {
-  PreconditionError,
+  InvalidFileError,
   type TaskOptions,
   type TransferOptions,
   type TransferSummary,
@@ -20,20 +20,24 @@ import { parseMadeWith } from "./records/key-row.ts";
 const MAX_LINE_BYTES = 64 * 1024;
 const TOO_LONG = `is longer than ${MAX_LINE_BYTES} bytes`;
 const LINE_BREAK = 0x0a;
-const HASH = /^[\w-]{43}$/;
+const SHA_256 = [/^[\w-]{43}$/, "a SHA-256 in base64url"] as const;
 
 type Json = Readonly<Record<string, unknown>>;
 
 /** What is wrong with a line, without its number. */
 class InvalidLineError extends Error {}
 
-/**
- * Parses the export format of `ndjson.ts` in chunks. Throws a PreconditionError that names the first invalid line. Keys and
- * records with the hash of another one are left to the table that takes them.
- */
+export interface ReaderOptions {
+  /** The greatest possible id. */
+  readonly maxId: TodoId;
+  readonly maxTodos?: number;
+  /** Whether API keys are wanted (default: omit). A file that has some is otherwise rejected. */
+  readonly keys?: TransferOptions["keys"];
+}
+
+/** Parses the export format of `ndjson.ts` in chunks. Throws an InvalidFileError that names the first invalid line. */
 export class NdjsonReader {
-  readonly #maxId: TodoId;
-  readonly #withKeys: NonNullable<TransferOptions["keys"]>;
+  readonly #options: ReaderOptions;
   /** The API keys parsed so far, without those made with a key that no earlier line has, because nobody could revoke them. */
   readonly keys: StoredKey[] = [];
   /** The number of API keys that `keys` leaves out. */
@@ -43,21 +47,21 @@ export class NdjsonReader {
   /** The number of to-dos parsed so far. */
   count = 0;
   readonly #keyIds = new Set<string>();
+  /** The hashes of tokens and of idempotency keys. */
+  readonly #hashes = new Set<string>();
   #header: Header | undefined;
   #line = 0;
   #greatestId: TodoId = 0n;
   /** The start of an incomplete line. */
-  #rest: Uint8Array = new Uint8Array();
+  #rest = Buffer.alloc(0);
 
-  /** @param withKeys whether API keys are wanted; a file that has some is otherwise rejected */
-  constructor(maxId: TodoId, withKeys: TransferOptions["keys"] = "omit") {
-    this.#maxId = maxId;
-    this.#withKeys = withKeys;
+  constructor(options: ReaderOptions) {
+    this.#options = options;
   }
 
   get summary(): TransferSummary {
     const { count: todos, lastId, keys, orphans } = this;
-    if (this.#withKeys === "omit") return { todos, lastId };
+    if (this.#options.keys !== "include") return { todos, lastId };
     return { todos, lastId, keys: keys.length, ...(orphans > 0 && { orphans }) };
   }
 
@@ -68,53 +72,46 @@ export class NdjsonReader {
   /** Parses a file in chunks. Yields batches of to-dos. Throws the signal's reason if it is aborted. */
   async *readAll(
     source: AsyncIterable<Uint8Array>,
-    maxTodos: number,
     { signal, onProgress = () => {} }: TaskOptions,
   ): AsyncGenerator<readonly Todo[], void, undefined> {
-    const limited = (todos: readonly Todo[]): readonly Todo[] => {
-      if (this.count > maxTodos) throw tooManyTodos(maxTodos);
-      return todos;
-    };
     for await (const chunk of source) {
-      yield limited([...this.read(chunk)]);
+      yield this.read(chunk);
       onProgress("importing", this.count, this.#header?.todos);
       await yieldToEventLoop(signal);
     }
-    yield limited([...this.end()]);
+    yield this.end();
     onProgress("importing", this.count, this.count);
   }
 
-  /** Parses the next chunk. Yields the to-dos of the lines that it completes. */
-  *read(chunk: Uint8Array): Generator<Todo> {
-    const end = chunk.lastIndexOf(LINE_BREAK) + 1;
-    const lines = Buffer.concat([this.#rest, chunk.subarray(0, end)]);
-    const rest = chunk.slice(end);
-    this.#rest = end === 0 ? Buffer.concat([lines, rest]) : rest;
-    if (end > 0) yield* this.#parseLines(lines.subarray(0, -1));
-    if (this.#rest.length > MAX_LINE_BYTES)
-      throw new PreconditionError(`line ${this.#line + 1}: ${TOO_LONG}`);
+  /** Parses the next chunk. Returns the to-dos of the lines that it completes. */
+  read(chunk: Uint8Array): readonly Todo[] {
+    const bytes = Buffer.concat([this.#rest, chunk]);
+    const end = bytes.lastIndexOf(LINE_BREAK);
+    this.#rest = bytes.subarray(end + 1);
+    const todos = end < 0 ? [] : this.#parseLines(bytes.subarray(0, end));
+    if (this.#rest.length > MAX_LINE_BYTES) throw new InvalidFileError(`line ${this.#line + 1}: ${TOO_LONG}`);
+    return todos;
   }
 
-  /** Parses a last line without a line break. Throws if the text is incomplete. */
-  *end(): Generator<Todo> {
-    if (this.#rest.length > 0) yield* this.#parseLines(Buffer.from(this.#rest), "; is the file truncated?");
-    if (this.#header === undefined && this.count === 0) throw new PreconditionError("the file has no to-dos");
-    if (this.#header === undefined) return;
-    const { todos, keys = 0, idempotencyRecords = 0 } = this.#header;
+  /** Parses a last line without a line break. Throws if the file is incomplete. */
+  end(): readonly Todo[] {
+    const last = this.#rest.length > 0 ? this.#parseLines(this.#rest, "; is the file truncated?") : [];
+    if (this.#header === undefined && this.count === 0) throw new InvalidFileError("the file has no to-dos");
+    const { todos = this.count, keys = 0, idempotencyRecords = 0 } = this.#header ?? {};
     assertComplete("to-dos", todos, this.count);
     assertComplete("API keys", keys, this.keys.length + this.orphans);
     assertComplete("idempotency records", idempotencyRecords, this.idempotencyRecords.length);
+    return last;
   }
 
-  *#parseLines(lines: Buffer, hint = ""): Generator<Todo> {
+  #parseLines(lines: Buffer, hint = ""): readonly Todo[] {
+    const todos: Todo[] = [];
     for (const line of decodeLines(lines)) {
       this.#line++;
       const todo = this.#parseLine(line, hint);
-      if (todo === undefined) continue;
-      this.count++;
-      this.#greatestId = todo.id;
-      yield todo;
+      if (todo !== undefined) todos.push(todo);
     }
+    return todos;
   }
 
   /** Returns the to-do of a line; `undefined` for any other line. */
@@ -127,7 +124,7 @@ export class NdjsonReader {
       if (!(error instanceof InvalidLineError || error instanceof ServiceError)) throw error;
       const violations = error instanceof ServiceError ? error.errors : undefined;
       const messages = violations?.map(({ field, message }) => `${field} ${message}`) ?? [error.message];
-      throw new PreconditionError(`line ${this.#line}: ${messages.join(", ")}`);
+      throw new InvalidFileError(`line ${this.#line}: ${messages.join(", ")}`);
     }
   }
 
@@ -137,52 +134,55 @@ export class NdjsonReader {
       this.#header = this.#parseHeader(value);
     else if (apiKey !== undefined && this.#header?.keys !== undefined) this.#addKey(value);
     else if (idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined)
-      this.idempotencyRecords.push(parseRecord(value, this.#header.lastId));
+      this.#addRecord(value, this.#header.lastId);
     else return this.#parseTodo(value);
     return undefined;
   }
 
   #parseHeader(value: Json): Header {
     assertOnly(value, ["todoService", "lastId", "todos", "keys", "idempotencyRecords"]);
-    const { todoService, lastId, todos } = value;
-    if (count("todoService", todoService) !== FORMAT)
-      throw new InvalidLineError(`has the format ${todoService}, which is not supported`);
-    if (typeof lastId !== "string" || !/^\d{1,20}$/.test(lastId) || BigInt(lastId) > this.#maxId)
-      throw new InvalidLineError(`lastId must be a string of digits, at most "${this.#maxId}"`);
-    if (value.keys !== undefined && this.#withKeys === "omit")
+    if (count(value, "todoService") !== FORMAT)
+      throw new InvalidLineError(`has the format ${value.todoService}, which is not supported`);
+    const rule = `a string of digits, at most "${this.#options.maxId}"`;
+    const lastId = BigInt(text(value, "lastId", /^\d{1,20}$/, rule));
+    if (lastId > this.#options.maxId) throw new InvalidLineError(`lastId must be ${rule}`);
+    if (value.keys !== undefined && this.#options.keys !== "include")
       throw new InvalidLineError(
         "the file has API keys: add --with-keys to import them, or export without them",
       );
-    const countIfAny = (name: "keys" | "idempotencyRecords") =>
-      value[name] === undefined ? undefined : count(name, value[name]);
-    return {
-      lastId: BigInt(lastId),
-      todos: count("todos", todos),
-      keys: countIfAny("keys"),
-      idempotencyRecords: countIfAny("idempotencyRecords"),
-    };
+    const todos = count(value, "todos");
+    return { lastId, todos, ...countIfAny(value, "keys"), ...countIfAny(value, "idempotencyRecords") };
   }
 
   #addKey(line: Json): void {
     const key = parseKey(line);
-    if (this.#keyIds.has(key.id)) throw new InvalidLineError("another line has the same id");
     if (key.parent?.kind === "key" && !this.#keyIds.has(key.parent.id)) {
       this.orphans++;
       return;
     }
-    this.#keyIds.add(key.id);
+    addNew(this.#keyIds, "id", key.id);
+    addNew(this.#hashes, "tokenHash", Buffer.from(key.tokenHash).toString("hex"));
     this.keys.push(key);
   }
 
+  #addRecord(line: Json, lastId: TodoId): void {
+    const record = parseRecord(line, lastId);
+    addNew(this.#hashes, "keyHash", record.keyHash);
+    this.idempotencyRecords.push(record);
+  }
+
   #parseTodo(value: Json): Todo {
+    const { maxId, maxTodos = Number.POSITIVE_INFINITY } = this.#options;
     assertOnly(value, ["id", "title", "done"]);
     const { title } = parseNewTodo(value);
     const { done } = parsePatch(value);
-    const id = wholeNumber("id", value.id, this.#maxId, 1n);
+    const id = wholeNumber("id", value.id, maxId, 1n);
     if (id <= this.#greatestId)
       throw new InvalidLineError(`id ${id} comes after ${this.#greatestId}: ids must ascend`);
     if (this.#header !== undefined && id > this.#header.lastId)
       throw new InvalidLineError(`id ${id} is greater than the lastId of the header, ${this.#header.lastId}`);
+    this.#greatestId = id;
+    if (++this.count > maxTodos) throw tooManyTodos(maxTodos);
     return { id, title, done };
   }
 }
@@ -191,23 +191,21 @@ function parseKey(line: Json): StoredKey {
   const value = parseMember(line, "apiKey", [
     ...["id", "name", "tokenHash", "createdAt", "expiresAt", "lifetime", "lastUsedAt", "scope", "parent"],
   ]);
-  const time = (name: "expiresAt" | "lifetime" | "lastUsedAt", max: number) =>
-    value[name] !== undefined && { [name]: count(name, value[name], max) };
-  const made = typeof value.parent === "string" ? parseMadeWith(value.parent) : undefined;
-  if (value.parent !== undefined && made === undefined)
+  const { id, name, scope, parent } = value;
+  const made = typeof parent === "string" ? parseMadeWith(parent) : undefined;
+  if (parent !== undefined && made === undefined)
     throw new InvalidLineError("parent must name a key, a user or a client");
+  if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
+    throw new InvalidLineError("id of an API key must be 1 to 64 letters, digits, - or _");
   return {
-    id: text("id of an API key", value.id, /^[\w-]{1,64}$/, "1 to 64 letters, digits, - or _"),
-    name: parseKeyName(value.name),
-    scope: parseScope(value.scope),
-    tokenHash: Buffer.from(
-      text("tokenHash", value.tokenHash, /^[0-9a-f]{64}$/, "64 hexadecimal digits"),
-      "hex",
-    ),
-    createdAt: count("createdAt", value.createdAt, MAX_TIME_MS),
-    ...time("expiresAt", MAX_TIME_MS),
-    ...time("lifetime", MAX_DURATION_MS),
-    ...time("lastUsedAt", MAX_TIME_MS),
+    id,
+    name: parseKeyName(name),
+    scope: parseScope(scope),
+    tokenHash: Buffer.from(text(value, "tokenHash", /^[0-9a-f]{64}$/, "64 hexadecimal digits"), "hex"),
+    createdAt: count(value, "createdAt", MAX_TIME_MS),
+    ...countIfAny(value, "expiresAt", MAX_TIME_MS),
+    ...countIfAny(value, "lifetime", MAX_DURATION_MS),
+    ...countIfAny(value, "lastUsedAt", MAX_TIME_MS),
     ...made,
   };
 }
@@ -215,18 +213,16 @@ function parseKey(line: Json): StoredKey {
 function parseRecord(line: Json, lastId: TodoId): IdempotencyRecord {
   const value = parseMember(line, "idempotencyRecord", ["keyHash", "titleHash", "id", "createdAt"]);
   return {
-    keyHash: text("keyHash", value.keyHash, HASH, "a SHA-256 in base64url"),
-    titleHash: text("titleHash", value.titleHash, HASH, "a SHA-256 in base64url"),
+    keyHash: text(value, "keyHash", ...SHA_256),
+    titleHash: text(value, "titleHash", ...SHA_256),
     id: wholeNumber("id of an idempotency record", value.id, lastId, 1n),
-    createdAt: count("createdAt", value.createdAt, MAX_TIME_MS),
+    createdAt: count(value, "createdAt", MAX_TIME_MS),
   };
 }
 
 function parseJson(line: string | undefined, hint: string): Json {
   if (line === undefined) throw new InvalidLineError("is not UTF-8");
-  // A UTF-16 unit becomes at most three bytes of UTF-8.
-  if (line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES)
-    throw new InvalidLineError(TOO_LONG);
+  if (Buffer.byteLength(line) > MAX_LINE_BYTES) throw new InvalidLineError(TOO_LONG);
   let value: unknown;
   try {
     value = JSON.parse(line, reviveBigInt);
@@ -251,7 +247,17 @@ function assertOnly(value: Json, names: readonly string[]): void {
     if (!names.includes(name)) throw new InvalidLineError(`has ${JSON.stringify(name)}, which would be lost`);
 }
 
-function text(name: string, value: unknown, pattern: RegExp, rule: string): string {
+/** Adds a value that identifies a line. Throws if an earlier line has it. */
+function addNew(values: Set<string>, name: string, value: string): void {
+  if (values.has(value))
+    throw new InvalidLineError(
+      `another line has the same ${name}: keep one of them, and lower the count in the header`,
+    );
+  values.add(value);
+}
+
+function text(object: Json, name: string, pattern: RegExp, rule: string): string {
+  const value = object[name];
   if (typeof value === "string" && pattern.test(value)) return value;
   throw new InvalidLineError(`${name} must be ${rule}`);
 }
@@ -262,12 +268,15 @@ function wholeNumber(name: string, value: unknown, max: TodoId, min = 0n): bigin
 }
 
 /** Returns a number of things or of milliseconds. */
-const count = (name: string, value: unknown, max = Number.MAX_SAFE_INTEGER): number =>
-  Number(wholeNumber(name, value, BigInt(max)));
+const count = (object: Json, name: string, max = Number.MAX_SAFE_INTEGER): number =>
+  Number(wholeNumber(name, object[name], BigInt(max)));
+
+const countIfAny = (object: Json, name: string, max?: number) =>
+  object[name] !== undefined && { [name]: count(object, name, max) };
 
 function assertComplete(what: string, expected: number, found: number): void {
   if (expected === found) return;
-  throw new PreconditionError(
+  throw new InvalidFileError(
     `the file is incomplete: the header says ${expected} ${what}, but it has ${found}`,
   );
 }

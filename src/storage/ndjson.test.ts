@@ -14,7 +14,7 @@ const MAX_ID = 2n ** 63n - 1n;
 /** Parses a text in chunks of the given size. */
 function read(text: string | Uint8Array, pieceLength = 64) {
   const bytes = Buffer.from(text);
-  const reader = new NdjsonReader(MAX_ID);
+  const reader = new NdjsonReader({ maxId: MAX_ID });
   const todos: Todo[] = [];
   for (let start = 0; start < bytes.length; start += pieceLength) {
     todos.push(...reader.read(bytes.subarray(start, start + pieceLength)));
@@ -82,7 +82,7 @@ describe("NdjsonReader", () => {
     const FILE = lines(head, line(2), ...KEYS.map(encodeKey));
 
     function keysIn(text: string): readonly StoredKey[] {
-      const reader = new NdjsonReader(MAX_ID, "include");
+      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
       const todos = [...reader.read(Buffer.from(text)), ...reader.end()];
       expect(todos).toEqual([{ id: 2n, title: "x", done: false }]);
       return reader.keys;
@@ -117,7 +117,7 @@ describe("NdjsonReader", () => {
         ...(parent !== undefined && parseMadeWith(parent)),
       }));
       const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
-      const reader = new NdjsonReader(MAX_ID, "include");
+      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
       const text = lines(head, line(2), ...keys.map(encodeKey));
       expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
       expect(reader.keys.map(({ id }) => id)).toEqual(["k0", "k1", "k2", "k3", "k6"]);
@@ -157,7 +157,7 @@ describe("NdjsonReader", () => {
       [encodeKey(KEY).replace("}}", ',"scope":"admin"}}'), 'scope must be "read" or "write"'],
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
     ])("rejects the API key %s", (text, message) => {
-      const reader = new NdjsonReader(MAX_ID, "include");
+      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
       expect(() => [...reader.read(Buffer.from(lines(head, text)))]).toThrow(`line 2: ${message}`);
     });
 
@@ -167,9 +167,16 @@ describe("NdjsonReader", () => {
       expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey(other)))).toContainEqual(latest);
     });
 
-    test("rejects a second API key with the same id", () => {
-      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, tokenHash: hashToken("b") }));
-      expect(() => keysIn(text)).toThrow(new PreconditionError("line 4: another line has the same id"));
+    test.each([
+      ["id", { tokenHash: hashToken("b") }],
+      ["tokenHash", { id: "b2" }],
+    ])("rejects a second API key with the same %s", (name, other) => {
+      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...other }));
+      expect(() => keysIn(text)).toThrow(
+        new PreconditionError(
+          `line 4: another line has the same ${name}: keep one of them, and lower the count in the header`,
+        ),
+      );
     });
 
     test("rejects a file with too few API keys", () => {
@@ -186,7 +193,7 @@ describe("NdjsonReader", () => {
     const head = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
 
     function recordsIn(...records: readonly string[]) {
-      const reader = new NdjsonReader(MAX_ID);
+      const reader = new NdjsonReader({ maxId: MAX_ID });
       expect([...reader.read(Buffer.from(lines(head, line(2), ...records))), ...reader.end()]).toHaveLength(
         1,
       );
@@ -221,6 +228,10 @@ describe("NdjsonReader", () => {
       ],
     ])("rejects the record %s", (text, message) => {
       expect(() => recordsIn(text)).toThrow(`line 3: ${message}`);
+    });
+
+    test("rejects a second record of the same idempotency key", () => {
+      expect(() => recordsIn(valid, valid)).toThrow("line 4: another line has the same keyHash: keep one");
     });
 
     test("rejects a missing record and an undeclared record", () => {
@@ -378,7 +389,7 @@ describe("NdjsonReader", () => {
   });
 
   test("rejects a line that is too long before it ends", () => {
-    const reader = new NdjsonReader(MAX_ID);
+    const reader = new NdjsonReader({ maxId: MAX_ID });
     const piece = Buffer.alloc(40_000, "x");
     expect([...reader.read(Buffer.from(lines(line(1)))), ...reader.read(piece)]).toHaveLength(1);
     expect(() => [...reader.read(piece)]).toThrow("line 2: is longer than 65536 bytes");

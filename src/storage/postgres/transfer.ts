@@ -54,8 +54,8 @@ export function importTodos(
     const [started] = await sql.unsafe<{ ok: boolean }[]>("SELECT todo_service.start_import() AS ok");
     if (started?.ok !== true)
       throw new UsedStoreError("the database has contained to-dos: import into a new database");
-    const reader = new NdjsonReader(MAX_POSTGRES_ID, keys);
-    for await (const todos of reader.readAll(source, maxTodos, options)) {
+    const reader = new NdjsonReader({ maxId: MAX_POSTGRES_ID, maxTodos, keys });
+    for await (const todos of reader.readAll(source, options)) {
       await sql.unsafe("SELECT todo_service.import_todos($1, $2, $3)", [
         joinLines(todos, ({ id }) => String(id)),
         joinLines(todos, ({ title }) => JSON.stringify(title)),

@@ -359,10 +359,10 @@ async function importInto(
 ): Promise<TransferSummary> {
   database.run("BEGIN IMMEDIATE");
   const counters = rows.readCounters(database);
-  const reader = new NdjsonReader(MAX_SQLITE_ID, keys);
+  const reader = new NdjsonReader({ maxId: MAX_SQLITE_ID, maxTodos, keys });
   const insertTodo = rows.todoInserter(database);
   let sum = Number(counters.checksum);
-  for await (const todos of reader.readAll(source, maxTodos, task))
+  for await (const todos of reader.readAll(source, task))
     for (const todo of todos) sum = (sum + insertTodo(todo.id, encodeTodo(todo))) % 2 ** 32;
   if (reader.keys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
   for (const key of reader.keys) sum += rows.putKey(database, key);
