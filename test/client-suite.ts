@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { Deck, Random } from "../conformance/random.ts";
 import { TodoApi } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { FAULTS } from "./faults.ts";
@@ -54,13 +55,13 @@ export function testClient(name: string, runtime: Runtime): void {
 
     test.concurrent("loses and duplicates nothing on an unreliable network", async () => {
       const seed = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
-      const random = randomFrom(seed);
+      const random = new Random(seed);
       await using service = start();
-      const faults = dealer(FAULTS, random);
+      const faults = new Deck(FAULTS, random);
       let requests = 0;
       await using proxy = await startFaultyProxy(service.port, () => {
         if (++requests % CUT_AFTER === 0) setImmediate(() => proxy.cut());
-        return random() < 0.4 ? faults() : "pass";
+        return random.chance(0.4) ? (faults.deal(1)[0] ?? "pass") : "pass";
       });
       const weather = await runtime.storm(proxy.url, WRITERS, EACH);
       await proxy.settled();
@@ -87,25 +88,3 @@ const start = () =>
     credentials: { lookupClient: (token) => (token === TOKEN ? { name: "alice" } : undefined) },
     network: { onLoopback: true },
   });
-
-/** Returns a function that deals the values in random order, each of them once before any comes again. */
-function dealer<T>(all: readonly T[], random: () => number): () => T {
-  let left: T[] = [];
-  return () => {
-    if (left.length === 0) left = [...all];
-    const [dealt] = left.splice(Math.floor(random() * left.length), 1);
-    if (dealt === undefined) throw new Error("no value to deal");
-    return dealt;
-  };
-}
-
-/** Returns a random number generator (Marsaglia's xorshift, 32 bits). */
-function randomFrom(seed: number): () => number {
-  let state = seed | 1;
-  return () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
-}

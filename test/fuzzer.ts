@@ -1,22 +1,14 @@
 /** Generates mutated HTTP/1.1 requests from seeds, and sends them. */
 import { connect } from "node:net";
-import { chunked, request } from "./raw-http.ts";
+import { Random } from "../conformance/random.ts";
+import { chunked, request, statusOf } from "./raw-http.ts";
 
 const QUIET_MS = 30;
 const HUNG_MS = 5_000;
+const AT_ONCE = 32;
 
-type Random = (below: number) => number;
-
-/** Returns a generator of integers from a seed (mulberry32). */
-function randomFrom(seed: number): Random {
-  let state = seed | 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
+/** The seed of the first request; each of the others has its own. Set FUZZ_SEED to repeat a run. */
+const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 const BEARER = "Authorization: Bearer token";
 const BASIC = `Authorization: Basic ${btoa("admin:password")}`;
@@ -65,126 +57,26 @@ const WRITES: readonly string[] = [
   request("DELETE /admin/keys/00000000", [BASIC, "Sec-Fetch-Site: same-origin"]),
 ];
 
-const METHODS = [
-  "GET",
-  "HEAD",
-  "POST",
-  "PUT",
-  "PATCH",
-  "DELETE",
-  "OPTIONS",
-  "TRACE",
-  "CONNECT",
-  "PRI",
-  "get",
-  "",
-];
-const LENGTHS = [
-  "0",
-  "1",
-  "-1",
-  "00013",
-  "65536",
-  "65537",
-  "1048577",
-  "18446744073709551616",
-  "1e3",
-  "0x10",
-  "",
-  "a",
-];
-const BITS = [
-  "\r",
-  "\n",
-  "\0",
-  "\r\n",
-  "\r\n\r\n",
-  "\n\n",
-  " ",
-  "\t",
-  "\xff",
-  "\xc0\xaf",
-  "%00",
-  "%zz",
-  "../",
-  "\\",
-];
-const HEADERS = [
-  BEARER,
-  BASIC,
-  JSON_TYPE,
-  "Host: elsewhere.example",
-  "Content-Encoding: gzip",
-  "Expect: 100-continue",
-  "Upgrade: websocket",
-  "Connection: keep-alive, Upgrade",
-  "Range: bytes=0-1",
-  "If-None-Match: *",
-  "X-Forwarded-For: 10.0.0.5",
-  "Origin: null",
-  "Last-Event-ID: \xe9-1",
-  "Sec-Fetch-Site: cross-site",
-  ": no name",
-  "No colon",
-];
+const words = (text: string): string[] => text.split(" ");
 
-const FRAMES = ["Transfer-Encoding: chunked", "Transfer-Encoding: gzip", "Content-Length: 5"];
-const TARGETS = [
-  "/",
-  "//",
-  "?",
-  "&",
-  "limit=0&",
-  "?limit=5",
-  "?since=x-1",
-  "/rotate",
-  "%31",
-  "%2F",
-  "%zz",
-  "0",
-  "9",
-  "-",
-  "..",
-  ";",
-  "#",
-  "*",
+const METHODS = words("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PRI get ");
+const LENGTHS = words("0 1 -1 00013 65536 65537 1048577 18446744073709551616 1e3 0x10 a ");
+const BITS = [...words("\r \n \0 \r\n \r\n\r\n \n\n \t \xff \xc0\xaf %00 %zz ../ \\"), " "];
+const HEADERS = [
+  ...[BEARER, BASIC, JSON_TYPE, "Host: elsewhere.example", "Content-Encoding: gzip", "Expect: 100-continue"],
+  ...["Upgrade: websocket", "Connection: keep-alive, Upgrade", "Range: bytes=0-1", "If-None-Match: *"],
+  ...["X-Forwarded-For: 10.0.0.5", "Origin: null", "Last-Event-ID: \xe9-1", "Sec-Fetch-Site: cross-site"],
+  ...[": no name", "No colon"],
 ];
+const FRAMES = ["Transfer-Encoding: chunked", "Transfer-Encoding: gzip", "Content-Length: 5"];
+const TARGETS = words("/ // ? & limit=0& ?limit=5 ?since=x-1 /rotate %31 %2F %zz 0 9 - .. ; # *");
 const BODIES = [
   "x".repeat(65_537),
-
-  '{"title":"x"}',
-  '{"title":""}',
-  '{"title":1}',
-  '{"done":0}',
-  '{"done":false}',
-  '{"name":"x","expires":"1s"}',
-  '{"name":"","expires":"0"}',
-  '{"overlap":"1w"}',
-  "[]",
-  "null",
-  "",
-  "{",
+  ...words('{"title":"x"} {"title":""} {"title":1} {"done":0} {"done":false} {"name":"x","expires":"1s"}'),
+  ...words('{"name":"","expires":"0"} {"overlap":"1w"} [] null { '),
 ];
-const JSONS = [
-  "{",
-  "}",
-  "[",
-  "]",
-  '"',
-  ",",
-  ":",
-  "0",
-  "1e999",
-  "null",
-  "\\",
-  "\\u0000",
-  "\\ud800",
-  " ",
-  "\n",
-  "\xff",
-];
+const JSONS = [...words('{ } [ ] " , : 0 1e999 null \\ \\u0000 \\ud800 \n \xff'), " "];
 
-const oneOf = (values: readonly string[], random: Random): string => values[random(values.length)] ?? "";
 const insert = (text: string, at: number, more: string): string => text.slice(0, at) + more + text.slice(at);
 
 type Mutation = (text: string, random: Random) => string;
@@ -192,54 +84,56 @@ type Mutation = (text: string, random: Random) => string;
 /** Mutations that break the message framing, so that the listener's parser rejects many of the requests. */
 const WILD: readonly Mutation[] = [
   function flipBit(text, random) {
-    const at = random(text.length);
-    const flipped = String.fromCharCode(text.charCodeAt(at) ^ (1 << random(8)));
+    const at = random.below(text.length);
+    const flipped = String.fromCharCode(text.charCodeAt(at) ^ (1 << random.below(8)));
     return text.slice(0, at) + flipped + text.slice(at + 1);
   },
   function cutOut(text, random) {
-    const at = random(text.length);
-    return text.slice(0, at) + text.slice(at + 1 + random(20));
+    const at = random.below(text.length);
+    return text.slice(0, at) + text.slice(at + 1 + random.below(20));
   },
   function cutOff(text, random) {
-    return text.slice(0, random(text.length));
+    return text.slice(0, random.below(text.length));
   },
   function sayTwice(text, random) {
-    const at = random(text.length);
-    return insert(text, at, text.slice(at, at + 1 + random(200)));
+    const at = random.below(text.length);
+    return insert(text, at, text.slice(at, at + 1 + random.below(200)));
   },
   function insertBit(text, random) {
-    return insert(text, random(text.length + 1), oneOf(BITS, random));
+    return insert(text, random.below(text.length + 1), random.pick(BITS));
   },
   function insertBytes(text, random) {
-    const bytes = Array.from({ length: 1 + random(8) }, () => String.fromCharCode(random(256)));
-    return insert(text, random(text.length + 1), bytes.join(""));
+    const bytes = Array.from({ length: 1 + random.below(8) }, () => String.fromCharCode(random.below(256)));
+    return insert(text, random.below(text.length + 1), bytes.join(""));
   },
   function insertLongToken(text, random) {
-    return insert(text, random(text.length + 1), oneOf(["x", "/", "%41", "["], random).repeat(random(9000)));
+    return insert(
+      text,
+      random.below(text.length + 1),
+      random.pick(["x", "/", "%41", "["]).repeat(random.below(9000)),
+    );
   },
   function addFrame(text, random) {
-    return insert(text, text.indexOf("\r\n") + 2, `${oneOf(FRAMES, random)}\r\n`);
+    return insert(text, text.indexOf("\r\n") + 2, `${random.pick(FRAMES)}\r\n`);
   },
   function swapLength(text, random) {
-    return text.replace(/(content-length: ?)\d+/i, (_, name) => name + oneOf(LENGTHS, random));
+    return text.replace(/(content-length: ?)\d+/i, (_, name) => name + random.pick(LENGTHS));
   },
   function swapChunkLength(text, random) {
     return text.replace(
       /\r\n[0-9a-f]+\r\n/i,
-      () => `\r\n${oneOf(["0", "-1", "fffffffff", "g", ""], random)}\r\n`,
+      () => `\r\n${random.pick(["0", "-1", "fffffffff", "g", ""])}\r\n`,
     );
   },
   function swapVersion(text, random) {
-    return text.replace("HTTP/1.1", () =>
-      oneOf(["HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.9", ""], random),
-    );
+    return text.replace("HTTP/1.1", () => random.pick(["HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.9", ""]));
   },
   function crossOver(text, random) {
-    const other = oneOf(random(2) === 0 ? READS : WRITES, random);
-    return text.slice(0, random(text.length)) + other.slice(random(other.length));
+    const other = random.pick(random.below(2) === 0 ? READS : WRITES);
+    return text.slice(0, random.below(text.length)) + other.slice(random.below(other.length));
   },
   function follow(text, random) {
-    return text.replace("Connection: close", "Connection: keep-alive") + oneOf(WRITES, random);
+    return text.replace("Connection: close", "Connection: keep-alive") + random.pick(WRITES);
   },
 ];
 
@@ -248,25 +142,25 @@ const TAME: readonly Mutation[] = [
   function shuffleHeaders(text, random) {
     const [head = "", ...rest] = text.split("\r\n\r\n");
     const [line = "", ...headers] = head.split("\r\n");
-    const shuffled = headers.map((header) => [random(1000), header] as const).sort(([a], [b]) => a - b);
+    const shuffled = headers.map((header) => [random.below(1000), header] as const).sort(([a], [b]) => a - b);
     return [[line, ...shuffled.map(([, header]) => header)].join("\r\n"), ...rest].join("\r\n\r\n");
   },
   function addHeader(text, random) {
-    return insert(text, text.indexOf("\r\n") + 2, `${oneOf(HEADERS, random)}\r\n`);
+    return insert(text, text.indexOf("\r\n") + 2, `${random.pick(HEADERS)}\r\n`);
   },
   function swapMethod(text, random) {
-    return text.replace(/^\S*/, () => oneOf(METHODS, random));
+    return text.replace(/^\S*/, () => random.pick(METHODS));
   },
   function changeTarget(text, random) {
     const end = text.indexOf(" HTTP/");
-    const at = text.indexOf("/") + random(Math.max(1, end - text.indexOf("/") + 1));
-    return insert(text, at, oneOf(TARGETS, random));
+    const at = text.indexOf("/") + random.below(Math.max(1, end - text.indexOf("/") + 1));
+    return insert(text, at, random.pick(TARGETS));
   },
   function changeBody(text, random) {
     const [head = "", ...bodies] = text.split("\r\n\r\n");
-    let body = random(2) === 0 ? oneOf(BODIES, random) : bodies.join("");
-    for (let left = random(3); left > 0; left--)
-      body = insert(body, random(body.length + 1), oneOf(JSONS, random));
+    let body = random.below(2) === 0 ? random.pick(BODIES) : bodies.join("");
+    for (let left = random.below(3); left > 0; left--)
+      body = insert(body, random.below(body.length + 1), random.pick(JSONS));
     const headers = head.replace(/\r\n(?:content-length|transfer-encoding):[^\r]*/gi, "");
     return `${headers}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
   },
@@ -275,22 +169,69 @@ const TAME: readonly Mutation[] = [
 /** Every request that mutations start from. */
 export const VALID_REQUESTS: readonly string[] = [...READS, ...WRITES];
 
-export interface Mutant {
+interface Mutant {
   readonly bytes: string;
   /** Whether the message is complete, so that the server has nothing to wait for. */
   readonly isWhole: boolean;
 }
 
 /** Returns a mutated request, the same for the same seed. */
-export function mutant(seed: number): Mutant {
-  const random = randomFrom(seed);
-  const isWhole = random(2) === 0;
+function mutant(seed: number): Mutant {
+  const random = new Random(seed);
+  const isWhole = random.below(2) === 0;
   const mutations = isWhole ? TAME : WILD;
-  let bytes = oneOf(random(2) === 0 ? READS : WRITES, random);
-  for (let left = random(5); left >= 0; left--) {
-    bytes = mutations[random(mutations.length)]?.(bytes, random) || "\r\n";
+  let bytes = random.pick(random.below(2) === 0 ? READS : WRITES);
+  for (let left = random.below(5); left >= 0; left--) {
+    bytes = mutations[random.below(mutations.length)]?.(bytes, random) || "\r\n";
   }
   return { bytes, isWhole };
+}
+
+/** Any 5xx except 505, which the listener sends for HTTP/2.0 and similar versions. */
+const SERVER_ERROR = /HTTP\/1\.[01] 5(?!05)\d\d /;
+
+export interface Exchanged {
+  readonly sent: Mutant;
+  readonly text: string;
+  readonly isHung: boolean;
+}
+
+/** Returns whether the server has neither responded nor closed the connection, or has responded with 5xx. */
+export const hasFailed = ({ text, isHung }: Exchanged): boolean => isHung || SERVER_ERROR.test(text);
+
+interface FuzzOptions {
+  readonly seed?: number;
+  readonly examples?: readonly Mutant[];
+  /** Changes a request; `undefined` leaves it out. */
+  readonly change?: (sent: Mutant) => Mutant | undefined;
+  /** Returns whether a response is wrong. */
+  readonly isWrong?: (exchanged: Exchanged) => boolean | Promise<boolean>;
+}
+
+/** Sends mutated requests to a port of loopback, 32 at a time. Returns how often each status was received. */
+export async function fuzz(
+  port: number,
+  requests: number,
+  { seed = SEED, examples = [], change = (sent) => sent, isWrong = () => false }: FuzzOptions,
+): Promise<ReadonlyMap<string, number>> {
+  const statuses = new Map<string, number>();
+  const first = [...examples];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < requests) {
+      const own = seed + next;
+      const sent = change(first.pop() ?? mutant(seed + next++));
+      if (sent === undefined) continue;
+      const exchanged = { sent, ...(await exchange(port, sent)) };
+      const status = String(statusOf(exchanged.text) ?? "none");
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (!(await isWrong(exchanged))) continue;
+      const [text, bytes] = [exchanged.text.slice(0, 500), JSON.stringify(sent.bytes.slice(0, 2000))];
+      throw new Error(`FUZZ_SEED=${own}: hung: ${exchanged.isHung}: ${text} after ${bytes}`);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return statuses;
 }
 
 /** A response that never ends: an event stream after its first bytes. */

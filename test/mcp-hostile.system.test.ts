@@ -1,5 +1,6 @@
 /** Hostile messages of the Model Context Protocol: nothing crashes, and nothing but protocol messages is answered. */
 import { expect, test } from "bun:test";
+import { Random } from "../conformance/random.ts";
 import { createMcpEndpoint } from "../src/mcp/http.ts";
 import {
   isModern,
@@ -13,17 +14,6 @@ import { startService } from "./service.ts";
 
 const MESSAGES = 1000;
 const SEED = Number(process.env.TODO_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31));
-
-/** Returns numbers from 0 to below 1 (mulberry32). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** Values that code often expects to be something else. */
 const VALUES: readonly string[] = [
@@ -39,8 +29,7 @@ const VALUES: readonly string[] = [
 const PLACES = ["jsonrpc", "id", "method", "params", "name", "arguments", "uri", "title", "limit", "_meta"];
 
 /** Returns messages that are wrong in different ways, most of them lines. */
-function* hostileMessages(version: ProtocolVersion, random: () => number): Generator<Uint8Array> {
-  const pick = <T>(from: readonly T[]): T | undefined => from[Math.floor(random() * from.length)];
+function* hostileMessages(version: ProtocolVersion, random: Random): Generator<Uint8Array> {
   const bases = [
     { method: "tools/list" },
     { method: "tools/call", params: { name: "add_todos", arguments: { todos: [{ title: "a" }] } } },
@@ -60,25 +49,21 @@ function* hostileMessages(version: ProtocolVersion, random: () => number): Gener
   ];
   const encoder = new TextEncoder();
   for (let id = 0; id < MESSAGES; id++) {
-    const { method, params = {} } = pick(bases) ?? { method: "ping" };
+    const { method, params = {} } = random.pick<{ method: string; params?: object }>(bases);
     const base = JSON.stringify({ jsonrpc: "2.0", id, method, params: withMeta(version, params) });
-    const place = pick(PLACES);
-    const bytes = encoder.encode(
-      (
-        pick([
-          () => base.replace(new RegExp(`"${place}":("[^"]*"|[^,}{]*)`), `"${place}":${pick(VALUES)}`),
-          () => base.replace(`"${place}"`, `"${place}x"`),
-          () => base.slice(0, Math.floor(random() * base.length)),
-          () => `[${Array.from({ length: Math.floor(random() * 50) }, () => base).join()}]`,
-          () => pick(VALUES) ?? "",
-          () => base.replace("{", `{"${place}":${pick(VALUES)},`),
-          () => JSON.stringify({ jsonrpc: "2.0", id, [pick(["result", "error"]) ?? ""]: JSON.parse(base) }),
-        ]) ?? String
-      )(),
-    );
-    const isFlipped = random() < 0.2;
-    const at = Math.floor(random() * bytes.length);
-    if (isFlipped) bytes[at] = (bytes[at] ?? 0) ^ (1 << Math.floor(random() * 8));
+    const place = random.pick(PLACES);
+    const change = random.pick([
+      () => base.replace(new RegExp(`"${place}":("[^"]*"|[^,}{]*)`), `"${place}":${random.pick(VALUES)}`),
+      () => base.replace(`"${place}"`, `"${place}x"`),
+      () => base.slice(0, random.below(base.length)),
+      () => `[${Array.from({ length: random.below(50) }, () => base).join()}]`,
+      () => random.pick(VALUES),
+      () => base.replace("{", `{"${place}":${random.pick(VALUES)},`),
+      () => JSON.stringify({ jsonrpc: "2.0", id, [random.pick(["result", "error"])]: JSON.parse(base) }),
+    ]);
+    const bytes = encoder.encode(change());
+    const at = random.below(bytes.length);
+    if (random.chance(0.2)) bytes[at] = (bytes[at] ?? 0) ^ (1 << random.below(8));
     yield bytes;
   }
 }
@@ -91,7 +76,7 @@ test.each(PROTOCOL_VERSIONS)(
     const { server } = client;
     const lineFeed = new Uint8Array([0x0a]);
     let sent = 0;
-    for (const message of hostileMessages(version, randomFrom(SEED))) {
+    for (const message of hostileMessages(version, new Random(SEED))) {
       server.write(message);
       server.write(lineFeed);
       if (++sent % 100 !== 0) continue;
@@ -135,7 +120,7 @@ test.each(PROTOCOL_VERSIONS)(
       else expect([type, text.length > 0]).toEqual(text === "" ? [type, false] : ["text/event-stream", true]);
     };
     let batch: Promise<void>[] = [];
-    for (const message of hostileMessages(version, randomFrom(SEED))) {
+    for (const message of hostileMessages(version, new Random(SEED))) {
       batch.push(post(message));
       if (batch.length < 10) continue;
       await Promise.all(batch);

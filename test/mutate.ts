@@ -76,7 +76,7 @@ async function judge(folder: string, tests: readonly TestFile[]): Promise<void> 
   const ids = values.mutants?.split(",");
   const sampled = ids
     ? all.filter(({ id }) => ids.includes(id))
-    : sample(all, Number(values.count), Number(values.seed));
+    : sample(all, Number(values.count), values.seed);
   const survivors: Mutant[] = [];
   let judged = 0;
   await inParallel(sampled, async (mutant, copy) => {
@@ -125,46 +125,41 @@ async function mutantsOf(folder: string): Promise<Mutant[]> {
   );
   const child = Bun.spawn(["node", "test/mutants.mjs", ...files], { cwd: original, stdout: "pipe" });
   const found: readonly FoundMutant[] = JSON.parse(await new Response(child.stdout).text());
-  const texts = new Map<string, { readonly content: string; readonly starts: readonly number[] }>();
-  for (const file of files) {
-    const content = await readFile(join(original, file), "utf8");
-    texts.set(file, { content, starts: lineStarts(content) });
-  }
+  const texts = new Map(
+    await Promise.all(
+      files.map(async (file) => [file, await readFile(join(original, file), "utf8")] as const),
+    ),
+  );
   return found.flatMap(({ id, file, start: from, end: to, kind, replacement }) => {
-    const { content = "", starts = [] } = texts.get(file) ?? {};
-    const offset = ({ line, column }: Place): number => (starts[line] ?? 0) + column;
-    const [start, end] = [offset(from), offset(to)];
+    const content = texts.get(file) ?? "";
+    const [start, end] = [offsetOf(content, from), offsetOf(content, to)];
     if (kind === "StringLiteral" && /\S\s\S/.test(content.slice(start, end))) return [];
     return [{ id, file, line: from.line + 1, lastLine: to.line + 1, start, end, kind, replacement }];
   });
 }
 
+function offsetOf(text: string, { line, column }: Place): number {
+  return text.split("\n", line).reduce((sum, row) => sum + row.length + 1, column);
+}
+
 async function sourcesIn(folder: string): Promise<string[]> {
   if (folder.endsWith(".ts")) return [folder];
   const entries = await readdir(join(original, folder), { recursive: true });
-  return entries.filter((path) => path.endsWith(".ts")).map((path) => join(folder, path));
+  return entries
+    .filter((path) => path.endsWith(".ts"))
+    .map((path) => join(folder, path))
+    .toSorted();
 }
 
-function lineStarts(text: string): number[] {
-  const starts = [0];
-  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
-  return starts;
-}
-
-/** Draws without replacement; the same seed draws the same mutants from the same sources (mulberry32). */
-function sample(all: readonly Mutant[], count: number, seed: number): Mutant[] {
-  let state = seed;
-  const random = (): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-  const rest = [...all];
-  return Array.from(
-    { length: Math.min(count, rest.length) },
-    () => rest.splice(Math.floor(random() * rest.length), 1)[0],
-  ).filter((mutant) => mutant !== undefined);
+/** Draws without replacement. The draw of a mutant depends on the seed and on its own file only. */
+function sample(all: readonly Mutant[], count: number, seed: string): Mutant[] {
+  const rank = ({ file, start, end, replacement }: Mutant): bigint =>
+    BigInt(Bun.hash(JSON.stringify([seed, file, start, end, replacement])));
+  const ranked = all.map((mutant) => ({ mutant, rank: rank(mutant) }));
+  return ranked
+    .toSorted((one, other) => (one.rank < other.rank ? -1 : 1))
+    .slice(0, count)
+    .map(({ mutant }) => mutant);
 }
 
 /** By worker file, the line that starts it: coverage does not see the lines that run in worker threads. */
