@@ -29,7 +29,7 @@ export async function mint(keys: KeyStore, name: string, options: KeyOptions = {
 export const keysWith = (answers: Partial<KeyStore>, keys: KeyStore): KeyStore => ({
   find: (tokenHash) => keys.find(tokenHash),
   list: () => keys.list(),
-  insert: (key, usedLink) => keys.insert(key, usedLink),
+  insert: (key, ended) => keys.insert(key, ended),
   replace: (id, expiresAt, successor) => keys.replace(id, expiresAt, successor),
   delete: (id) => keys.delete(id),
   rename: (id, name) => keys.rename(id, name),

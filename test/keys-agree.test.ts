@@ -30,6 +30,7 @@ type Step =
       readonly parent: number | "user" | "client" | undefined;
       readonly isLink: boolean;
       readonly usedLink: number | undefined;
+      readonly former: number | undefined;
       readonly keyName: string;
       readonly expiresIn: number | undefined;
       readonly hasLifetime: boolean;
@@ -50,6 +51,7 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
       parent: fc.oneof(fc.constant(undefined), KEY, fc.constantFrom("user", "client")),
       isLink: fc.boolean(),
       usedLink: fc.option(KEY, { nil: undefined, freq: 8 }),
+      former: fc.option(KEY, { nil: undefined, freq: 4 }),
       keyName: fc.oneof(NAME, fc.uuid()),
       expiresIn: fc.option(SOON, { nil: undefined }),
       hasLifetime: fc.boolean(),
@@ -66,7 +68,7 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
 
 /** The sequences start at time 0. */
 const EXPIRED_BEFORE_1970: Step = {
-  ...{ name: "insert", parent: undefined, isLink: false, usedLink: undefined },
+  ...{ name: "insert", parent: undefined, isLink: false, usedLink: undefined, former: undefined },
   ...{ keyName: "a", expiresIn: -1, hasLifetime: false },
 };
 
@@ -111,8 +113,10 @@ async function run(
 ): Promise<boolean> {
   const at = (index: number) => (all.length === 0 ? undefined : all[index % all.length]);
   if (step.name === "insert") {
-    const usedLink = step.usedLink === undefined ? undefined : (at(step.usedLink)?.id ?? "absent");
-    return keys.insert(newKey(step, all, time), usedLink);
+    const idOf = (index: number | undefined) =>
+      index === undefined ? undefined : (at(index)?.id ?? "absent");
+    const ended = { link: idOf(step.usedLink), former: idOf(step.former) };
+    return keys.insert(newKey(step, all, time), ended);
   }
   const { id, parent } = at(step.key) ?? { id: "absent" };
   if (step.name === "delete") return keys.delete(id);

@@ -632,9 +632,21 @@ export function keyContract(
     test("insert uses up a link once", async () => {
       await keys.insert(storedKey("link", parseMadeWith("code:user:x:ann")));
       const device = (id: string) => storedKey(id, parseMadeWith("user:x:ann"));
-      const inserts = ["a", "b", "c"].map((id) => keys.insert(device(id), "link"));
+      const inserts = ["a", "b", "c"].map((id) => keys.insert(device(id), { link: "link" }));
       expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
       expect(await ids()).toHaveLength(1);
+    });
+
+    test("insert ends the former key of a browser, and deletes no sibling if that makes room", async () => {
+      const device = (id: string) => storedKey(id, parseMadeWith("user:x:ann"));
+      const all = Array.from({ length: 20 }, (_, index) => `d${index}`);
+      for (const id of all) await keys.insert(device(id));
+      await keys.insert(storedKey("link", parseMadeWith("code:key:d9")));
+      for (const former of ["d9", "absent"])
+        expect(await keys.insert({ ...device(`after ${former}`), name: "d9" }, { former })).toBe(
+          former === "d9",
+        );
+      expect((await ids()).toSorted()).toEqual([...all.toSpliced(9, 1), "after d9"].toSorted());
     });
 
     test("delete also deletes all keys that were made with it, and no others", async () => {

@@ -1,6 +1,13 @@
 /** The rules by which API keys change. */
 
-import { isExpired, isSameParent, type Key, MAX_EXPIRED_KEYS, type StoredKey } from "./key.ts";
+import {
+  type EndedKeys,
+  isExpired,
+  isSameParent,
+  type Key,
+  MAX_EXPIRED_KEYS,
+  type StoredKey,
+} from "./key.ts";
 
 /** How many keys of a kind have the same parent at most. A new key deletes those beyond that: expired ones first, then the oldest. */
 const MAX_SIBLINGS = { client: Number.POSITIVE_INFINITY, device: 20, link: 5 };
@@ -10,7 +17,7 @@ export type KeyMap = ReadonlyMap<string, StoredKey>;
 
 /** A change that `KeyStore` describes. */
 export type KeyChange =
-  | { readonly type: "insert"; readonly key: StoredKey; readonly usedLink?: string | undefined }
+  | { readonly type: "insert"; readonly key: StoredKey; readonly ended?: EndedKeys | undefined }
   | {
       readonly type: "replace";
       readonly id: string;
@@ -56,11 +63,15 @@ export function decide(
 
 type Change<Type> = Extract<KeyChange, { readonly type: Type }>;
 
-function insert(keys: KeyMap, { key, usedLink }: Change<"insert">, now: number): KeyDifference | undefined {
-  if (usedLink !== undefined && !keys.has(usedLink)) return undefined;
+function insert(
+  keys: KeyMap,
+  { key, ended: { link, former } = {} }: Change<"insert">,
+  now: number,
+): KeyDifference | undefined {
+  if (link !== undefined && !keys.has(link)) return undefined;
   const parent = findParent(keys, key);
   const isOrphan = key.parent?.kind === "key" && (parent === undefined || isExpired(parent, now));
-  const siblings = [...keys.values()].filter((other) => isSibling(other, key));
+  const siblings = [...keys.values()].filter((other) => isSibling(other, key) && other.id !== former);
   const isTaken = siblings.some((other) => other.name === key.name && !isExpired(other, now));
   if (isOrphan || isTaken) return undefined;
   const surplus = Math.max(0, siblings.length + 1 - MAX_SIBLINGS[key.kind ?? "client"]);
@@ -68,8 +79,8 @@ function insert(keys: KeyMap, { key, usedLink }: Change<"insert">, now: number):
   const ranked = siblings.toSorted(
     (one, other) => isOld(other) - isOld(one) || one.createdAt - other.createdAt,
   );
-  const remove = withChildren(keys, ranked.slice(0, surplus));
-  if (usedLink !== undefined) remove.add(usedLink);
+  const ended = [...keys.values()].filter(({ id }) => id === link || id === former);
+  const remove = withChildren(keys, [...ended, ...ranked.slice(0, surplus)]);
   return add(keys, remove, [], endingBy(key, parent?.expiresAt), now);
 }
 

@@ -49,6 +49,14 @@ export interface MintedKey {
   readonly token: string;
 }
 
+/** The ids of keys that the insertion of another key deletes. */
+export interface EndedKeys {
+  /** A link, which is then used. The insertion returns false if it is absent. */
+  readonly link?: string | undefined;
+  /** The former key of a browser, which may be absent. It makes room for the new key before siblings are deleted. */
+  readonly former?: string | undefined;
+}
+
 /** The API keys of a store. Each call is atomic; an absent key is `undefined`. */
 export interface KeyStore {
   /** Returns the key with this token hash, expired or not. */
@@ -59,9 +67,8 @@ export interface KeyStore {
    * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid at
    * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes siblings beyond
    * 20 devices or 5 links, expired ones first and then the oldest, and all expired keys but the last 1,000, as `replace` does.
-   * @param usedLink the id of a link to delete with the insertion, which returns false if it is absent
    */
-  insert(key: StoredKey, usedLink?: string): Awaitable<boolean>;
+  insert(key: StoredKey, ended?: EndedKeys): Awaitable<boolean>;
   /**
    * Adds the successor of a key. The key and its siblings of the same name, and all keys made with them, expire at
    * `expiresAt`, unless they expire earlier. Returns false and changes nothing if the key is absent.

@@ -36,6 +36,8 @@ export interface SignIn {
   readonly scope: Scope;
   /** The id of the link, if it signs in with one. */
   readonly linkId?: string;
+  /** The id of the key that the browser had before. */
+  readonly formerId?: string | undefined;
 }
 
 /** Returns the parent of the keys of an identity's browsers: its own parent if it is a browser. */
@@ -66,14 +68,14 @@ const findValid = (all: readonly Key[], wanted: string, now: number): Key | unde
   all.find((key) => key.id === wanted && !isExpired(key, now));
 
 /**
- * Makes the key of a browser, and uses up the link in the same transaction, so that a failure leaves the link valid. Returns
- * `undefined` if the parent or the link is no longer valid.
+ * Makes the key of a browser, and deletes the link and its former key in the same transaction, so that a failure leaves both
+ * valid. Returns `undefined` if the parent or the link is no longer valid.
  * @param browser follows the owner in its name, such as "ada · Firefox on Android"; a number follows if another browser of
  *   the parent has that name
  */
 export async function createSession(
   keys: KeyStore,
-  { parent, scope, linkId }: SignIn,
+  { parent, scope, linkId, formerId }: SignIn,
   browser: string,
   now: number,
 ): Promise<(MintedKey & { readonly owner: string }) | undefined> {
@@ -85,13 +87,15 @@ export async function createSession(
     const all = await keys.list();
     const needed = [linkId, parent.kind === "key" ? parent.id : undefined];
     if (needed.some((id) => id !== undefined && findValid(all, id, now) === undefined)) return undefined;
-    const names = new Set(all.flatMap((key) => (isDeviceOf(key, parent) ? key.name : [])));
+    const names = new Set(
+      all.flatMap((key) => (isDeviceOf(key, parent) && key.id !== formerId ? key.name : [])),
+    );
     const owner = getOwner(parent, all);
     const first = deviceName(owner, browser);
     let name = first;
     for (let number = 2; names.has(name); number++) name = `${first} ${number}`;
     const minted = mintKey(mintToken(), { name, scope, kind: "device", parent, createdAt: now, ...life });
-    if (await keys.insert(minted.stored, linkId)) return { ...minted, owner };
+    if (await keys.insert(minted.stored, { link: linkId, former: formerId })) return { ...minted, owner };
     // Another request has used the link or taken the name, or the parent was revoked.
   }
 }

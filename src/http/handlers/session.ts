@@ -33,17 +33,15 @@ export function createSignInHandlers(keys: KeyStore, authenticator: Authenticato
 
   const signIn: Handler = async (request, server) => {
     requireOwnSecurePage(request, server);
-    const parent = await authenticate(
-      await bodies.readJson(request, server, (body) => body),
-      request,
-      server,
-    );
+    const body = await bodies.readJson(request, server, (json) => json);
+    const signedIn = await authenticate(body, request, server);
+    const formerId = await findFormer(request);
     const browser = describeBrowser(request.headers.get("user-agent") ?? "");
-    const minted = await createSession(keys, parent, browser, now());
+    const minted = await createSession(keys, { ...signedIn, formerId }, browser, now());
     if (minted === undefined)
-      throw parent.linkId === undefined ? credentialChanged() : invalidLink(request, server);
-    log.info({ key: minted.key.id, [getKind(parent.parent)]: minted.owner }, "signed in");
-    await endFormerSession(request);
+      throw signedIn.linkId === undefined ? credentialChanged() : invalidLink(request, server);
+    log.info({ key: minted.key.id, [getKind(signedIn.parent)]: minted.owner }, "signed in");
+    if (formerId !== undefined) log.info({ key: formerId }, "signed out");
     return respondJson(201, describeDevice(minted.key), { "Set-Cookie": setSessionCookie(minted.token) });
   };
 
@@ -100,19 +98,11 @@ export function createSignInHandlers(keys: KeyStore, authenticator: Authenticato
     );
   }
 
-  /**
-   * Ends the session of the cookie that the browser sends with a sign-in. The new cookie replaces that one, so a failure is only
-   * logged: without an answer, the new session would belong to nobody.
-   */
-  async function endFormerSession(request: Request): Promise<void> {
-    try {
-      const token = readSessionCookie(request);
-      const key = token === undefined ? undefined : await findByToken(keys, token);
-      if (key?.kind !== "device" || !(await keys.delete(key.id))) return;
-      log.info({ key: key.id }, "signed out");
-    } catch (err) {
-      log.error({ err }, "former session not ended");
-    }
+  /** Returns the id of the key whose cookie the new one replaces. */
+  async function findFormer(request: Request): Promise<string | undefined> {
+    const token = readSessionCookie(request);
+    const key = token === undefined ? undefined : await findByToken(keys, token);
+    return key?.kind === "device" ? key.id : undefined;
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Awaitable } from "../../awaitable.ts";
-import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import type { EndedKeys, Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 
 /** The calls of a `KeyStore` that change keys at once, as one function. */
@@ -7,8 +7,8 @@ export abstract class ChangingKeys {
   /** Returns whether the rules allow the change. */
   protected abstract change(change: KeyChange): Awaitable<boolean>;
 
-  insert(key: StoredKey, usedLink?: string): Awaitable<boolean> {
-    return this.change({ type: "insert", key, usedLink });
+  insert(key: StoredKey, ended?: EndedKeys): Awaitable<boolean> {
+    return this.change({ type: "insert", key, ended });
   }
 
   replace(id: string, expiresAt: number, successor: StoredKey): Awaitable<boolean> {
