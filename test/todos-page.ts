@@ -91,6 +91,17 @@ export async function add(page: Page, title: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
+/** Pastes lines into the field of the new to-do, and confirms them. */
+export async function pasteLines(page: Page, text: string): Promise<void> {
+  await page.evaluate(`{
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", ${JSON.stringify(text)});
+    const paste = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
+    document.querySelector("#title").dispatchEvent(paste);
+  }`);
+  await page.locator("#paste-submit").click();
+}
+
 export const press = async (page: Page, ...keys: readonly string[]): Promise<void> => {
   for (const key of keys) await page.keyboard.press(key);
 };

@@ -10,6 +10,7 @@ import {
   expectTitles,
   focusedName,
   numbered,
+  pasteLines,
   press,
   useTodosPage,
   visibleTitles,
@@ -30,15 +31,6 @@ async function point(page: Page, how: "pointer" | "finger", { x, y }: { x: numbe
   if (how === "pointer") return page.mouse.move(x, y);
   const devTools = await page.context().newCDPSession(page);
   await devTools.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [{ x, y }] });
-}
-
-async function pasteLines(page: Page, text: string): Promise<void> {
-  await page.getByLabel("New to-do").evaluate((field, content) => {
-    const clipboardData = new DataTransfer();
-    clipboardData.setData("text/plain", content);
-    field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-  }, text);
-  await page.locator("#paste-submit").click();
 }
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {

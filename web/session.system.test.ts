@@ -8,7 +8,7 @@ import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
 import { startPrivate } from "../test/private-service.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, expectTitles, storedTodos, untilStored } from "../test/todos-page.ts";
+import { add, expectTitles, storedTodos, untilChanges, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 setDefaultTimeout(180_000);
@@ -158,9 +158,21 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     // The window would store the last change two seconds later.
     await service.store.insert("the latest");
     await expectTitles(other, ["mine alone", "by ann", "the latest"]);
+    // Only this window knows the deletion. Nothing of it may stay in the browser, although the window closes late.
+    await other.evaluate(`{
+      const deleteCache = CacheStorage.prototype.delete;
+      CacheStorage.prototype.delete = async function (name) {
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        return deleteCache.call(this, name);
+      };
+    }`);
+    await other.getByRole("button", { name: "Delete: by ann" }).press("Enter");
+    await expectTitles(other, ["mine alone", "the latest"]);
     await signOut(page);
     await other.getByText("This list is private.").waitFor();
     expect(await other.locator("body").textContent()).not.toMatch(/mine alone|by ann|the latest/);
+    await untilChanges(other, 0);
+    expect(await other.evaluate("Object.keys(localStorage).join()")).not.toContain("closing");
     await other.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))");
     expect(await other.evaluate(IS_KEPT)).toBe(false);
     // The next person signs in once.

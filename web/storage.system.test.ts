@@ -1,7 +1,15 @@
 import { describe, expect, test } from "bun:test";
 import { openWithoutCookies, whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, createStore, expectTitles, start, untilStored, useTodosPage } from "../test/todos-page.ts";
+import {
+  add,
+  createStore,
+  expectTitles,
+  start,
+  untilChanges,
+  untilStored,
+  useTodosPage,
+} from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
@@ -50,6 +58,19 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await add(other, "three");
     await untilStored(store, ["1 one", "2 two", "3 three"]);
     await expectTitles(other, ["one", "two", "three"]);
+  });
+
+  test("removes what a closed page left if it cannot be read, and stores changes as always", async () => {
+    const { page } = await openList(["one"]);
+    await page.evaluate(
+      `for (const text of ["{", "null", "{}"]) localStorage["todo-service.closing." + text] = text`,
+    );
+    await page.reload();
+    await expectTitles(page, ["one"]);
+    await page.context().setOffline(true);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilChanges(page, 1);
+    expect(await page.evaluate("Object.keys(localStorage).join()")).not.toContain("closing");
   });
 
   test("loads the list and sends changes in a browser that blocks cookies", async () => {

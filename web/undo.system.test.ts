@@ -178,7 +178,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       return document.querySelector("#announcement")?.textContent;
     });
     expect(announced).toBe("Undone: Marked “two” as done");
-    await page.getByRole("alert").getByText("“one” was changed elsewhere, and stays as it is.").waitFor();
+    await page.getByRole("alert").getByText("“one” was deleted elsewhere.").waitFor();
     await untilStored(store, ["2 two"]);
     // It offers to redo that part only.
     expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as doneRedo");

@@ -112,9 +112,9 @@ export class Overlay {
    * Returns a to-do of the service's list with all effects. If there is none, it has no title, so that its effects are not shown.
    * @param given the id, or the one that a new to-do had before
    */
-  find(todos: readonly Todo[], given: TodoId): Todo {
+  find(todos: readonly Todo[], given: TodoId, pending = this.pending): Todo {
     const id = this.#ids.get(given) ?? given;
-    const writes = [...this.#answered, ...this.pending].filter(({ todo }) => todo.id === id);
+    const writes = [...this.#answered, ...pending].filter(({ todo }) => todo.id === id);
     return writes.reduce(applyEffect, findTodo(todos, id)) ?? newTodo(id, "");
   }
 

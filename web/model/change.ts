@@ -4,22 +4,14 @@ import type { Effect, Since } from "../../src/sdk/overlay.ts";
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
 
-export interface Target {
+/** A to-do before the change, or a new one. */
+export interface Target extends Todo {
   /** A to-do that the service does not have yet has an id of `newId()`, which is also its idempotency key. */
   readonly id: TodoId;
   /** Titles never change, so another title under this id shows that the service has another list. */
   readonly title: string;
-  /** A new to-do that is already done. */
-  readonly done?: boolean;
   /** The list when a new to-do was added. */
   readonly since?: Since;
-}
-
-export interface Sent {
-  /** In milliseconds since 1970. */
-  readonly at: number;
-  /** The position of the service's list. */
-  readonly position: string;
 }
 
 /** One change of the user's, to one or more to-dos, that the service has not confirmed. */
@@ -28,8 +20,8 @@ export interface Change {
   readonly key: string;
   readonly kind: ChangeKind;
   readonly targets: readonly Target[];
-  /** When it was sent first. A sent change stays as it is. */
-  readonly sent?: Sent;
+  /** The position of the service's list when it was sent first. A sent change stays as it is. */
+  readonly sent?: string;
   /** Who made it, if the service is private. */
   readonly owner?: string;
 }
@@ -56,16 +48,22 @@ const EFFECTS = {
 } as const;
 
 /** Returns what a change does to a to-do. */
-export function toEffect(kind: ChangeKind, { id, title, done = kind === "done" }: Target): Effect {
-  const todo: Todo = { id, title, done };
-  return { kind: EFFECTS[kind], todo };
+export function toEffect(kind: ChangeKind, { since, ...todo }: Target): Effect {
+  const done = kind === "done" || (kind !== "open" && todo.done);
+  return { kind: EFFECTS[kind], todo: { ...todo, done } };
 }
 
 let lastTime = 0;
+const RANDOM_DIGITS = 20;
 
 /** Returns digits that sort by time, also after every id of the service, which has at most 20 digits. */
 export function newId(): TodoId {
   lastTime = Math.max(Date.now() * 1000, lastTime + 1);
-  const random = crypto.getRandomValues(new Uint32Array(2)).join("").padStart(20, "0");
+  const random = crypto.getRandomValues(new Uint32Array(2)).join("").padStart(RANDOM_DIGITS, "0");
   return `${lastTime}${random}`;
+}
+
+/** Lets each later id sort after one that a page made before, although the clock may have been set back since. */
+export function passId(id: TodoId): void {
+  lastTime = Math.max(lastTime, Number(id.slice(0, -RANDOM_DIGITS)));
 }

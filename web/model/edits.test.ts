@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
-import { type Change, type ChangeKind, newId, type Sent, type Target } from "./change.ts";
+import { type Change, type ChangeKind, newId, type Target } from "./change.ts";
 import {
   addLeft,
   isReplaced,
@@ -18,7 +18,7 @@ import {
 } from "./edits.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_EDITS_ROUNDS ?? 1000);
-const SENT: Sent = { at: 0, position: "a-1" };
+const SENT = "a-1";
 
 const step = fc.record({
   what: fc.constantFrom(
@@ -44,11 +44,11 @@ function createServer() {
   const todos = new Map<TodoId, { title: string; done: boolean }>();
   const keys = new Map<TodoId, TodoId>();
   let created = 0;
-  const create = ({ id: key, title, done = false }: Target): Todo => {
+  const create = ({ id: key, title }: Target): Todo => {
     const id = keys.get(key) ?? String(++created);
-    if (!keys.has(key)) todos.set(id, { title, done });
+    if (!keys.has(key)) todos.set(id, { title, done: false });
     keys.set(key, id);
-    return { id, title, done };
+    return { id, title, done: false };
   };
   return {
     todos,
@@ -72,7 +72,6 @@ function createPages() {
   let stored: readonly Change[] = [];
   let waiting: Edit[] = [];
   let own = new Set<string>();
-  let uncommitted = new Set<string>();
   const created = new Map<TodoId, Todo>();
   return {
     created,
@@ -82,7 +81,6 @@ function createPages() {
     edit: (edit: Edit): void => {
       const before = shown;
       shown = edit(before);
-      for (const { key } of new Set(before).symmetricDifference(new Set(shown))) uncommitted.add(key);
       for (const { key } of shown) if (!toKeys(before).has(key)) own.add(key);
       waiting.push(edit);
     },
@@ -90,21 +88,21 @@ function createPages() {
     commit: (): void => {
       stored = waiting.reduce((changes, edit) => edit(changes), stored);
       expect(stored).toEqual(shown);
-      [waiting, uncommitted] = [[], new Set()];
+      waiting = [];
     },
     /** The page closes when the browser has stored some edits. The next page knows no answers. */
     close: (count: number): readonly Change[] => {
       stored = waiting.slice(0, count).reduce((changes, edit) => edit(changes), stored);
       const sending = selectClosing(shown.filter(({ key }) => own.has(key)));
-      for (const { key } of sending) shown = markSent(shown, key, SENT);
-      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, uncommitted)));
+      shown = markSent(shown, toKeys(sending), SENT);
+      const closing = JSON.parse(JSON.stringify(toClosing(shown, own)));
       const left = addLeft(stored, [closing]);
       expect(addLeft(left, [closing])).toEqual(left);
       // What was sent and answered may be sent again.
       const kept = left.filter(({ key, sent }) => sent === undefined || toKeys(shown).has(key));
       expect(toKeys(kept)).toEqual(toKeys(shown));
       [shown, stored] = [left, left];
-      [waiting, own, uncommitted] = [[], new Set(), new Set()];
+      [waiting, own] = [[], new Set()];
       created.clear();
       return sending;
     },
@@ -126,8 +124,8 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
       };
       const change = (kind: ChangeKind, titles: readonly string[]): void => {
         const targets = titles.map((title): Target => {
-          const target = { id: findId(title), title };
-          return kind === "created" ? { ...target, done: seen.get(title) === true } : target;
+          const id = findId(title);
+          return { id, title, done: server.todos.get(id)?.done === true };
         });
         if (targets.length === 0) return;
         const part = { key: newId(), kind, targets };
@@ -137,7 +135,7 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
       const send = (group: readonly Change[], outcomes: Iterator<string>): void => {
         for (const { key } of group) {
           // A request waits until its mark is stored.
-          pages.edit((changes) => markSent(changes, key, SENT));
+          pages.edit((changes) => markSent(changes, new Set([key]), SENT));
           pages.commit();
           const current = pages.changes.find((one) => one.key === key);
           const done = new Set<TodoId>();
@@ -176,6 +174,7 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
         if (what === "add" || what === "addDone") {
           seen.set(`to-do ${index}`, what === "addDone");
           change("created", [`to-do ${index}`]);
+          if (what === "addDone") change("done", [`to-do ${index}`]);
         } else if (what === "toggle" && title !== undefined) {
           seen.set(title, !seen.get(title));
           change(seen.get(title) === true ? "done" : "open", [title]);
@@ -212,7 +211,7 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
 const changeOf = (kind: ChangeKind, ...ids: readonly TodoId[]): Change => ({
   key: newId(),
   kind,
-  targets: ids.map((id) => ({ id, title: id })),
+  targets: ids.map((id) => ({ id, title: id, done: false })),
 });
 
 test("selectReady sends at most 20 changes at the same time, and one to many to-dos", () => {

@@ -1,7 +1,7 @@
 /** What becomes of the unsent changes: pure functions from changes to changes, which return the same array if nothing changes. */
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { isNewId } from "../../src/sdk/overlay.ts";
-import type { Change, Sent, Target } from "./change.ts";
+import type { Change, Target } from "./change.ts";
 
 /** The maximum number of targets of one change. */
 export const MAX_TARGETS = 100;
@@ -50,10 +50,10 @@ export function replaceUnsent(changes: Changes, added: Changes, confirmed: Reado
   return [...left, ...filterTargets(added, ({ id }) => !before.has(id) || after.has(id) || !isConfirmed(id))];
 }
 
-/** Marks a change as sent, unless it is already. */
-export const markSent = (changes: Changes, key: string, sent: Sent): Changes =>
-  changes.some((change) => change.key === key && change.sent === undefined)
-    ? changes.map((change) => (change.key === key ? { ...change, sent } : change))
+/** Marks changes as sent, unless they are already. */
+export const markSent = (changes: Changes, keys: ReadonlySet<string>, position: string): Changes =>
+  changes.some(({ key, sent }) => keys.has(key) && sent === undefined)
+    ? changes.map((change) => (keys.has(change.key) ? { sent: position, ...change } : change))
     : changes;
 
 /** Gives targets the ids and titles that the service has given to new to-dos. */
@@ -71,7 +71,7 @@ export function rename(changes: Changes, created: Created): Changes {
 
 export function renameTarget(target: Target, created: Created): Target {
   const todo = created.get(target.id);
-  return todo === undefined ? target : { id: todo.id, title: todo.title };
+  return todo === undefined ? target : { ...target, id: todo.id, title: todo.title };
 }
 
 /** Removes targets whose requests are done, and later changes to new to-dos that the service rejected. */
@@ -144,10 +144,10 @@ export function selectReady(
 
 /** What a page leaves when it closes, because the browser may abort its transactions then. */
 export interface Closing {
-  /** The page's own changes that IndexedDB does not have so. If only their request is new, they have no targets. */
-  readonly changes: readonly (Omit<Change, "targets"> & Partial<Pick<Change, "targets">>)[];
-  /** The keys of changes that were undone. */
-  readonly undone: readonly string[];
+  /** The page's own changes. */
+  readonly changes: Changes;
+  /** The keys of its changes that have ended. */
+  readonly ended: readonly string[];
 }
 
 /** Returns the changes that a closing page sends: as many as the browser takes, without those to new to-dos. */
@@ -160,48 +160,26 @@ export function selectClosing(changes: Changes): Changes {
   });
 }
 
-/**
- * Returns what a closing page leaves.
- * @param own the keys of its own changes
- * @param uncommitted the keys of the changes that IndexedDB does not have as they are
- */
-export function toClosing(
-  changes: Changes,
-  own: ReadonlySet<string>,
-  uncommitted: ReadonlySet<string>,
-): Closing {
+/** Returns what a closing page leaves. @param own the keys of its own changes */
+export function toClosing(changes: Changes, own: ReadonlySet<string>): Closing {
   const left = toKeys(changes);
   return {
-    changes: changes
-      .filter(({ key, sent }) => own.has(key) && (uncommitted.has(key) || sent !== undefined))
-      .map(({ targets, ...change }) => (uncommitted.has(change.key) ? { ...change, targets } : change)),
-    undone: [...uncommitted].filter((key) => !left.has(key)),
+    changes: changes.filter(({ key }) => own.has(key)),
+    ended: [...own].filter((key) => !left.has(key)),
   };
 }
 
-/**
- * Adds what closed pages left. Doing so twice changes nothing. A change that IndexedDB had and no longer has was sent meanwhile,
- * so it stays removed.
- */
+/** Adds what closed pages left. Doing so twice changes nothing. What was sent meanwhile is sent again, and has no effect then. */
 export function addLeft(changes: Changes, closings: readonly Closing[]): Changes {
   if (closings.length === 0) return changes;
   const byKey = new Map(changes.map((change) => [change.key, change]));
-  for (const { targets, ...change } of closings.flatMap((closing) => closing.changes)) {
-    const stored = byKey.get(change.key);
-    const left = stored === undefined ? targets : selectBoth(stored.targets, targets ?? stored.targets);
-    if (left !== undefined) byKey.set(change.key, { ...change, ...stored, targets: left });
+  for (const { changes: left, ended } of closings) {
+    for (const change of left) {
+      const sent = byKey.get(change.key)?.sent;
+      byKey.set(change.key, sent === undefined ? change : { ...change, sent });
+    }
+    // One that was sent may have arrived, so that only the service knows what it needs.
+    for (const key of ended) if (byKey.get(key)?.sent === undefined) byKey.delete(key);
   }
-  for (const key of closings.flatMap(({ undone }) => undone))
-    if (byKey.get(key)?.sent === undefined) byKey.delete(key);
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
-}
-
-/** Returns the targets that are in both. Of a new to-do, one of the two may have the id that the service has given to it. */
-function selectBoth(stored: readonly Target[], left: readonly Target[]): readonly Target[] {
-  return stored.flatMap((target) => {
-    const other = left.find(
-      ({ id, title }) => id === target.id || (title === target.title && isNewId(id) !== isNewId(target.id)),
-    );
-    return other === undefined ? [] : [isNewId(target.id) ? other : target];
-  });
 }

@@ -1,7 +1,15 @@
-import type { TodoId } from "../../src/sdk/client.ts";
+import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { findTodo } from "../../src/sdk/json.ts";
-import { isNewId } from "../../src/sdk/overlay.ts";
-import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target } from "./change.ts";
+import { isSameTodo } from "../../src/sdk/todo.ts";
+import {
+  type Change,
+  type ChangeKind,
+  INVERSES,
+  isDeletion,
+  newId,
+  type Target,
+  toEffect,
+} from "./change.ts";
 import type { Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";
 
@@ -14,6 +22,13 @@ export interface Step {
   readonly changes: readonly Change[];
   /** Moves the focus back to a to-do. */
   readonly restoreFocus: (id: TodoId) => void;
+}
+
+/** The titles of to-dos that stay as they are. */
+interface Skipped {
+  readonly changed: readonly string[];
+  /** The ones that were deleted. */
+  readonly gone: readonly string[];
 }
 
 /** What the user did in this window, in order, and what was undone. It lasts as long as the page. */
@@ -47,46 +62,53 @@ export class History {
   }
 
   #add(kind: ChangeKind, targets: readonly Target[], restoreFocus: Step["restoreFocus"]): Step {
-    const { since } = this.#state;
-    const added = kind === "created" ? targets.map((target) => ({ ...target, since })) : targets;
-    const changes = isDeletion(kind)
-      ? this.#outbox.hold(kind, added)
-      : this.#outbox.add(kind, added, this.#findConfirmed(kind, targets));
+    const changes = isDeletion(kind) ? this.#outbox.hold(kind, targets) : this.#addToOutbox(kind, targets);
     const step = { kind, targets, changes, restoreFocus };
     this.#done = [...this.#done, step];
     return step;
   }
 
+  #addToOutbox(kind: ChangeKind, targets: readonly Target[]): readonly Change[] {
+    const { since } = this.#state;
+    if (kind !== "created") return this.#outbox.add(kind, targets, this.#findConfirmed(kind, targets));
+    // The service creates open to-dos.
+    const open = targets.map((target) => ({ ...target, done: false, since }));
+    const done = targets.filter((target) => target.done);
+    const changes = this.#outbox.add(kind, open, new Set());
+    return done.length > 0 ? [...changes, ...this.#outbox.add("done", done, new Set())] : changes;
+  }
+
   /** Undoes the last step. Returns the titles of to-dos that someone has changed since, which stay as they are. */
-  undo(): readonly string[] {
+  undo(): Skipped {
     const step = this.last;
-    if (step === undefined) return [];
+    if (step === undefined) return { changed: [], gone: [] };
     const { kind } = step;
     this.#done = this.#done.slice(0, -1);
-    const { targets, skipped } = isDeletion(kind)
-      ? this.#selectLeft(step)
-      : this.#select(step, ({ done = false }) => (kind === "created" ? done : kind === "done"));
     if (isDeletion(kind)) this.#outbox.withdraw(step.changes);
-    else if (targets.length > 0) {
-      const inverse = INVERSES[kind];
-      this.#outbox.add(inverse, targets, this.#findConfirmed(inverse, targets));
-    }
+    const { targets, ...skipped } = this.#select(
+      step,
+      (todo, target) => isDeletion(kind) || isSameTodo(todo, toEffect(kind, target).todo),
+    );
+    if (!isDeletion(kind) && targets.length > 0) this.#addToOutbox(INVERSES[kind], targets);
     if (targets.length > 0) this.#undone = [...this.#undone, { ...step, targets }];
     return skipped;
   }
 
   /** Does what was undone last again. Returns undefined if there is nothing. */
-  redo(): { readonly step: Step | undefined; readonly skipped: readonly string[] } | undefined {
+  redo(): (Skipped & { readonly step: Step | undefined }) | undefined {
     const { undone } = this;
     if (undone === undefined) return undefined;
     this.#undone = this.#undone.slice(0, -1);
     const { kind, restoreFocus } = undone;
-    const { targets, skipped } =
+    const { targets, ...skipped } =
       kind === "created"
-        ? { targets: undone.targets.map((target) => this.#renew(target)), skipped: [] }
-        : this.#select(undone, () => (kind === "deleted" ? undefined : kind !== "done"));
+        ? { targets: undone.targets.map((target) => this.#renew(target)), changed: [], gone: [] }
+        : this.#select(
+            undone,
+            (todo, target) => kind === "deleted" || isSameTodo(todo, { ...target, done: kind !== "done" }),
+          );
     const step = targets.length > 0 ? this.#add(kind, targets, restoreFocus) : undefined;
-    return { step, skipped };
+    return { ...skipped, step };
   }
 
   /** Returns the id of a to-do now: the service may have chosen it, or the to-do may have been created again. */
@@ -102,37 +124,27 @@ export class History {
     return { ...target, id };
   }
 
-  /** Returns the targets that still have a value, and the titles of the others. Without a value, they must exist. */
-  #select({ targets }: Step, isDone: (target: Target) => boolean | undefined) {
+  /** Returns the targets that may be changed, and the titles of the others. */
+  #select({ targets }: Step, mayChange: (todo: Todo, target: Target) => boolean) {
     const { todos } = this.#state;
     const selected: Target[] = [];
-    const skipped: string[] = [];
-    for (const target of targets) {
-      const id = this.resolve(target.id);
-      const todo = findTodo(todos, id);
-      const isSame = todo?.title === target.title && todo.done === (isDone(target) ?? todo.done);
-      if (isSame) selected.push({ ...target, id });
-      else skipped.push(target.title);
+    const changed: string[] = [];
+    const gone: string[] = [];
+    for (const before of targets) {
+      const target = { ...before, id: this.resolve(before.id) };
+      const todo = findTodo(todos, target.id);
+      if (todo?.title !== target.title) gone.push(target.title);
+      else if (mayChange(todo, target)) selected.push(target);
+      else changed.push(target.title);
     }
-    return { targets: selected, skipped };
+    return { targets: selected, changed, gone };
   }
 
   /** Returns the to-dos that the service has as a change leaves them, so far as this window knows. */
   #findConfirmed(kind: ChangeKind, targets: readonly Target[]): ReadonlySet<TodoId> {
-    const { confirmed } = this.#state;
-    const ids = targets.map(({ id }) => id);
-    return new Set(ids.filter((id) => findTodo(confirmed, id)?.done === (kind === "done")));
-  }
-
-  /** Returns the targets that nobody has deleted, and the titles of the others. */
-  #selectLeft({ targets }: Step) {
-    const { confirmed, position } = this.#state;
-    const isLeft = ({ id }: Target): boolean => {
-      const current = this.resolve(id);
-      return position === undefined || isNewId(current) || findTodo(confirmed, current) !== undefined;
-    };
-    const gone = targets.filter((target) => !isLeft(target));
-    return { targets: targets.filter(isLeft), skipped: gone.map(({ title }) => title) };
+    const isConfirmed = (target: Target): boolean =>
+      isSameTodo(this.#state.findConfirmed(target.id), toEffect(kind, target).todo);
+    return new Set(targets.filter(isConfirmed).map(({ id }) => id));
   }
 
   /** Forgets the deletions that are sent, and what was done to their to-dos before. */

@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import type { Confirmation } from "../../src/sdk/overlay.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "../settings.ts";
-import { type Change, type ChangeKind, isDeletion, newId, type Target } from "./change.ts";
+import { type Change, type ChangeKind, isDeletion, newId, passId, type Target } from "./change.ts";
 import { editChanges, openDatabase } from "./database.ts";
 import * as edits from "./edits.ts";
 
@@ -29,8 +29,6 @@ export class Outbox extends EventTarget {
   readonly #onAnswers = new Set<(answers: readonly Answer[]) => void>();
   /** The number of edits that are not stored yet. */
   #pending = 0;
-  /** The keys of the changes that these edits add, change or remove. */
-  readonly #uncommitted = new Set<string>();
   #database: IDBDatabase | undefined;
   readonly #opened: Promise<void>;
   readonly #unstored = new AbortController();
@@ -103,12 +101,13 @@ export class Outbox extends EventTarget {
    */
   async #edit(edit: Edit, here = edit): Promise<readonly Change[]> {
     const before = this.#stored;
-    this.#apply(here);
+    this.#stored = here(before);
     if (this.#stored !== before) this.#notify();
     this.#pending++;
     await this.#opened;
     let isEdited = false;
     const editStored = (stored: readonly Change[]): readonly Change[] => {
+      for (const { key } of stored.slice(-1)) passId(key);
       const after = edit(stored);
       isEdited = after !== stored;
       if (!this.unstored.aborted) return after;
@@ -123,21 +122,11 @@ export class Outbox extends EventTarget {
       // The stored changes may lack earlier edits, so the caller learns what this edit does here.
       edit(before);
     } else if (stored !== undefined && this.#pending === 0) {
-      this.#uncommitted.clear();
       this.#stored = stored;
       this.#notify();
     }
     if (isEdited) this.#channel.postMessage([]);
     return stored ?? this.#stored;
-  }
-
-  /** Edits the changes of this window, and notes what is not stored so. */
-  #apply(edit: Edit): void {
-    const before = this.#stored;
-    this.#stored = edit(before);
-    if (this.#stored === before) return;
-    const [old, current] = [new Set(before), new Set(this.#stored)];
-    for (const { key } of old.symmetricDifference(current)) this.#uncommitted.add(key);
   }
 
   /** Deletes the changes of someone else who used this browser before. Passes them to `tell` first. */
@@ -223,11 +212,6 @@ export class Outbox extends EventTarget {
     );
   }
 
-  /** Returns whether a later change makes it needless to send a target. */
-  isReplaced(change: Change, target: Target): boolean {
-    return edits.isReplaced(this.#stored, change, target);
-  }
-
   /** Returns the changes that this window may send now, in groups that do not wait for each other. */
   selectReady(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
     return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || this.#mine.has(key));
@@ -240,11 +224,10 @@ export class Outbox extends EventTarget {
 
   /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */
   async claim({ key }: Change, position: string): Promise<Change | undefined> {
-    const sent = { at: Date.now(), position };
     let claimed: Change | undefined;
     await this.#edit((changes) => {
       claimed = changes.find((change) => change.key === key);
-      return edits.markSent(changes, key, sent);
+      return edits.markSent(changes, new Set([key]), position);
     });
     return claimed;
   }
@@ -279,18 +262,13 @@ export class Outbox extends EventTarget {
   releaseBeforeClosing(position: string | undefined): readonly Change[] {
     const released = this.#takeHeld(this.#held);
     for (const { key } of released) this.#mine.add(key);
-    this.#apply((changes) =>
-      released.length > 0 ? edits.replaceUnsent(changes, released, new Set()) : changes,
-    );
+    this.#stored = edits.replaceUnsent(this.#stored, released, new Set());
     const own = this.sendable.filter(({ key }) => this.#mine.has(key));
     const sending = edits.toKeys(position === undefined ? [] : edits.selectClosing(own));
-    this.#stored = this.#stored.map((change) =>
-      position !== undefined && sending.has(change.key)
-        ? { ...change, sent: change.sent ?? { at: Date.now(), position } }
-        : change,
-    );
-    const closing = edits.toClosing(this.#stored, this.#mine, this.#uncommitted);
-    if (closing.changes.length + closing.undone.length > 0)
+    this.#stored = edits.markSent(this.#stored, sending, position ?? "");
+    const closing = edits.toClosing(this.#stored, this.#mine);
+    // After a sign-out, nothing may stay in the browser.
+    if (readSetting("owner") === this.owner && closing.changes.length + this.#pending > 0)
       writeSetting(CLOSING + newId(), JSON.stringify(closing));
     return this.#stored.filter(({ key }) => sending.has(key));
   }
@@ -301,19 +279,29 @@ export class Outbox extends EventTarget {
     const rename: Edit = (changes) => edits.rename(changes, this.#created);
     const addLeft: Edit = (changes) => {
       left = listSettings(CLOSING);
-      const closings: readonly edits.Closing[] = [...left.values()].map((text) => JSON.parse(text));
+      const closings = [...left.values()].flatMap(parseClosing);
       for (const { key } of closings.flatMap((closing) => closing.changes)) this.#mine.add(key);
       return rename(edits.addLeft(changes, closings));
     };
     // A change that was left must not be sent before earlier ones that only IndexedDB has.
     let changes = await this.#edit(addLeft, rename);
     if (this.unstored.aborted) {
-      this.#apply(addLeft);
+      this.#stored = addLeft(this.#stored);
       this.#notify();
       changes = this.#stored;
     }
     for (const name of left.keys()) writeSetting(name);
     return changes;
+  }
+}
+
+/** Returns no entry for a text that another program of this origin, or another version of the page, has written. */
+function parseClosing(text: string): readonly edits.Closing[] {
+  try {
+    const { changes, ended } = JSON.parse(text);
+    return Array.isArray(changes) && Array.isArray(ended) ? [{ changes, ended }] : [];
+  } catch {
+    return [];
   }
 }
 

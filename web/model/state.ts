@@ -86,6 +86,11 @@ export class State {
     return this.#shown;
   }
 
+  /** Returns a to-do as the service has it, so far as this window knows. If there is none, it has no title. */
+  findConfirmed(id: TodoId): Todo {
+    return this.#overlay.find(this.#confirmed, id, []);
+  }
+
   /** Call this when a list is requested, and `setList` when it has arrived. */
   requestList(): void {
     this.#answers = this.#overlay.answers;

@@ -12,6 +12,7 @@ import {
   type Target,
   toEffect,
 } from "../model/change.ts";
+import * as edits from "../model/edits.ts";
 import type { Answer, Outbox } from "../model/outbox.ts";
 import type { State } from "../model/state.ts";
 import { isBrowserRejected, type PageApi } from "./connection.ts";
@@ -40,14 +41,15 @@ export interface SenderOptions {
 /** What became of one target. */
 interface Result {
   readonly confirmation?: Confirmation;
-  readonly rejection?: Rejection["reason"];
+  /** Why the service did not do it. */
+  readonly reason?: Rejection["reason"];
 }
 
 /** Sends the changes of the outbox. Changes to one to-do keep their order; different to-dos do not wait for each other. */
 export class Sender {
   readonly #options: SenderOptions;
-  /** The keys of the changes whose requests begin or have no answer yet. */
-  readonly #requested = new Set<string>();
+  /** The to-dos that the service has answered, by the keys of the changes whose requests begin or have not all an answer. */
+  readonly #requested = new Map<string, Set<TodoId>>();
   /** The number of failures since the service answered last. */
   #failures = 0;
   /** Looks again for changes that are ready. */
@@ -145,10 +147,11 @@ export class Sender {
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
     const rejections: Rejection[] = [];
-    this.#requested.add(change.key);
+    const done = new Set<TodoId>();
+    this.#requested.set(change.key, done);
     try {
       const claimed = await outbox.claim(change, position);
-      if (claimed !== undefined) await this.#sendTargets(claimed, rejections, signal);
+      if (claimed !== undefined) await this.#sendTargets(claimed, done, rejections, signal);
     } finally {
       this.#requested.delete(change.key);
       if (rejections.length > 0) onRejected(change, rejections);
@@ -164,14 +167,16 @@ export class Sender {
     const { key, kind, sent, targets } = change;
     if (sent === undefined || (kind !== "done" && kind !== "open")) return;
     const seen = new Map<TodoId, Answer>();
-    for (const event of await api.changesBetween(sent.position, position, signal)) {
+    for (const event of await api.changesBetween(sent, position, signal)) {
       if (event.type !== "updated") continue;
       const { todo, position } = event;
       const { id, done } = todo;
       if (seen.has(id) || done === (kind === "done"))
         seen.set(id, { kind: "setDone", todo, position, key, id });
     }
-    const settled = targets.filter((target) => seen.has(target.id) || outbox.isReplaced(change, target));
+    const settled = targets.filter(
+      (target) => seen.has(target.id) || edits.isReplaced(outbox.sendable, change, target),
+    );
     const answers = settled.flatMap(({ id }) => seen.get(id) ?? []);
     if (settled.length === 0) return;
     await outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
@@ -179,32 +184,35 @@ export class Sender {
   }
 
   /** Sends the requests of a change, many at a time. Throws after all have ended if one must be sent again. */
-  async #sendTargets(change: Change, rejections: Rejection[], signal: AbortSignal): Promise<void> {
+  async #sendTargets(
+    change: Change,
+    done: Set<TodoId>,
+    rejections: Rejection[],
+    signal: AbortSignal,
+  ): Promise<void> {
     const { outbox } = this.#options;
-    const done = new Set<TodoId>();
+    const { kind, key, targets } = change;
     const answers: Answer[] = [];
     let failure: unknown;
-    const remaining = change.targets.values();
+    const remaining = targets.values();
     const work = async (): Promise<void> => {
       for (const target of remaining) {
         if (failure !== undefined || signal.aborted) return;
-        if (outbox.isReplaced(change, target)) {
-          done.add(target.id);
-          continue;
-        }
+        const { id } = target;
         try {
-          const { confirmation, rejection } = await this.#sendOne(change.kind, target, signal);
-          if (confirmation !== undefined) answers.push({ ...confirmation, key: change.key, id: target.id });
-          if (rejection !== undefined) rejections.push({ target, reason: rejection });
-          done.add(target.id);
+          if (!edits.isReplaced(outbox.sendable, change, target)) {
+            const { confirmation, reason } = await this.#sendOne(kind, target, signal);
+            if (confirmation !== undefined) answers.push({ ...confirmation, key, id });
+            if (reason !== undefined) rejections.push({ target, reason });
+          }
+          done.add(id);
         } catch (error) {
           failure = error;
         }
       }
     };
     // New to-dos keep their order.
-    const length = change.kind === "created" ? 1 : MAX_CONCURRENT;
-    await Promise.all(Array.from({ length }, work));
+    await Promise.all(Array.from({ length: kind === "created" ? 1 : MAX_CONCURRENT }, work));
     if (done.size > 0) await outbox.settle(change, done, answers);
     if (failure !== undefined) throw failure;
   }
@@ -214,7 +222,7 @@ export class Sender {
     const { api, outbox, state } = this.#options;
     const { id, title } = target;
     const known = findTodo(state.confirmed, id);
-    if (known !== undefined && known.title !== title) return { rejection: "other" };
+    if (known !== undefined && known.title !== title) return { reason: "other" };
     try {
       const confirmation = await sendTarget(api.writes, kind, target, signal);
       this.#onAnswered();
@@ -222,13 +230,9 @@ export class Sender {
     } catch (error) {
       if (!isRejection(error)) throw error;
       this.#onAnswered();
-      if (error.code !== "todo_not_found") return { rejection: error };
-      const { todo } = toEffect(kind, target);
-      const isExpected = isDeletion(kind) || outbox.isDeleting(id);
-      return {
-        confirmation: { kind: "delete", todo, position: error.position },
-        ...(!isExpected && { rejection: "gone" }),
-      };
+      if (error.code !== "todo_not_found") return { reason: error };
+      const confirmation = { ...toEffect("deleted", target), position: error.position };
+      return isDeletion(kind) || outbox.isDeleting(id) ? { confirmation } : { confirmation, reason: "gone" };
     }
   }
 
@@ -245,33 +249,31 @@ export class Sender {
   sendBeforeClosing(): void {
     const { outbox, state } = this.#options;
     const isUnknown = ({ key, sent }: Change): boolean => sent !== undefined && !this.#requested.has(key);
-    const unknown = new Set(outbox.changes.filter(isUnknown).map(({ key }) => key));
+    const unknown = edits.toKeys(outbox.changes.filter(isUnknown));
     const sending = outbox.releaseBeforeClosing(state.position);
     const last = new Map(sending.flatMap((change) => change.targets.map(({ id }) => [id, change])));
     // If the page stays after all, the outbox reports failures.
     for (const change of sending)
       for (const target of unknown.has(change.key) ? [] : change.targets)
-        if (last.get(target.id) === change) this.#sendOne(change.kind, target).catch(() => {});
+        if (last.get(target.id) === change && this.#requested.get(change.key)?.has(target.id) !== true)
+          this.#sendOne(change.kind, target).catch(() => {});
   }
 }
 
 async function sendTarget(
   writes: Writes,
   kind: ChangeKind,
-  { id, title, done = false }: Target,
+  target: Target,
   signal?: AbortSignal,
 ): Promise<Confirmation> {
-  const call = { signal };
-  if (isDeletion(kind)) {
-    const { position } = await writes.delete(id, call);
-    return { ...toEffect(kind, { id, title }), position };
-  }
-  const isCreate = kind === "created";
-  let answer = isCreate
-    ? await writes.create(title, { ...call, idempotencyKey: id })
-    : await writes.setDone(id, kind === "done", call);
-  if (isCreate && done) answer = await writes.setDone(answer.result.id, true, call);
-  return { kind: isCreate ? "create" : "setDone", todo: answer.result, position: answer.position };
+  const { id, title } = target;
+  const { result, position } = await (kind === "created"
+    ? writes.create(title, { signal, idempotencyKey: id })
+    : isDeletion(kind)
+      ? writes.delete(id, { signal })
+      : writes.setDone(id, kind === "done", { signal }));
+  const effect = toEffect(kind, target);
+  return { ...effect, todo: result ?? effect.todo, position };
 }
 
 /** Returns whether the service rejected the change itself. Other failures can pass. */

@@ -63,8 +63,7 @@ export class Actions {
   /** @param restoreFocus moves the focus back to the to-do with an id when the change is undone */
   change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: (id: TodoId) => void): void {
     if (todos.length === 0) return;
-    const targets = todos.map(({ id, title }) => ({ id, title }));
-    const step = this.#history.do(kind, targets, restoreFocus);
+    const step = this.#history.do(kind, todos, restoreFocus);
     this.#offerUndo(step);
     this.#view.render();
   }
@@ -111,7 +110,7 @@ export class Actions {
 
   #takeBack(step: Step): void {
     if (this.#offered !== undefined) this.#hideMessage(this.#offered);
-    const skipped = this.#history.undo();
+    const { changed, gone } = this.#history.undo();
     this.#view.render();
     const [first] = step.targets;
     if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
@@ -119,13 +118,13 @@ export class Actions {
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
     else if (undone?.changes === step.changes) this.#offerRedo(undone);
-    if (skipped.length < step.targets.length) announce("Undone: ", ...describeChange(undone ?? step));
-    if (skipped.length === 0) return;
-    const were = skipped.length === 1 ? "was" : "were";
-    const result = isDeletion(step.kind)
-      ? "deleted elsewhere, so it cannot be restored."
-      : "changed elsewhere, and stays as it is.";
-    showToast(...nameAll(skipped), ` ${were} ${result}`);
+    if (changed.length + gone.length < step.targets.length)
+      announce("Undone: ", ...describeChange(undone ?? step));
+    report(
+      gone,
+      isDeletion(step.kind) ? "deleted elsewhere, so it cannot be restored." : "deleted elsewhere.",
+    );
+    report(changed, "changed elsewhere, and stays as it is.");
   }
 
   #offerRedo(step: Step): void {
@@ -137,9 +136,10 @@ export class Actions {
   redo(): boolean {
     const result = this.#history.redo();
     if (result === undefined) return false;
-    const { step, skipped } = result;
+    const { step, changed, gone } = result;
     if (step !== undefined) this.#offerUndo(step);
-    if (skipped.length > 0) showToast(...nameAll(skipped), " changed elsewhere, so this was not redone.");
+    report(gone, "deleted elsewhere, so this was not redone.");
+    report(changed, "changed elsewhere, so this was not redone.");
     this.#view.render();
     return true;
   }
@@ -156,6 +156,11 @@ export class Actions {
     if (isCopied) showStatus(`Copied ${countTodos(todos.length)}.`);
     else showToast("The browser forbids copying. Allow it in the site's settings.");
   }
+}
+
+/** Says what became of to-dos, if there are any. */
+function report(titles: readonly string[], result: string): void {
+  if (titles.length > 0) showToast(...nameAll(titles), ` ${titles.length === 1 ? "was" : "were"} ${result}`);
 }
 
 function placeMenu(): void {
