@@ -13,6 +13,7 @@ import {
   assertIntact,
   changeKeys,
   insertCounters,
+  putCounters,
   readCounters,
   readKeys,
   type StoredCounters,
@@ -123,9 +124,14 @@ class FileKeys extends ChangingKeys implements KeyStore {
   }
 
   protected change(change: KeyChange): boolean {
-    const number = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
-    this.lastChange = number ?? this.lastChange;
-    return number !== undefined;
+    const write = this.#database.transaction(() => {
+      const counters = changeKeys(this.#database, change);
+      if (counters !== undefined) putCounters(this.#database, counters);
+      return counters;
+    });
+    const counters = write.immediate();
+    this.lastChange = counters?.key_changes ?? this.lastChange;
+    return counters !== undefined;
   }
 
   #read(): KeyTable {

@@ -365,7 +365,8 @@ async function importInto(
   for await (const todos of reader.readAll(source, task))
     for (const todo of todos) sum = (sum + insertTodo(todo.id, encodeTodo(todo))) % 2 ** 32;
   if (reader.keys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
-  for (const key of reader.keys) sum += rows.putKey(database, key);
+  for (const key of reader.keys) rows.putKey(database, key);
+  sum += rows.sumOfKeys(reader.keys);
   for (const record of reader.idempotencyRecords) rows.putRecord(database, record);
   const [sequence, checksum] = [BigInt(reader.count), rows.toChecksum(sum)];
   rows.putCounters(database, { ...counters, epoch: randomId(), sequence, last_id: reader.lastId, checksum });

@@ -85,32 +85,25 @@ export function todoInserter(database: Database): (id: TodoId, json: string) => 
   };
 }
 
-/** Changes a to-do. Returns what that adds to the checksum. */
-export function updateTodo(database: Database, id: TodoId, json: string): number {
-  const before = crcOfTodo(database, "SELECT crc FROM todos WHERE id = ?", id);
-  const crc = Bun.hash.crc32(json);
-  database.query("UPDATE todos SET json = ?, crc = ? WHERE id = ?").run(json, crc, id);
-  return crc - before;
-}
-
-/** Deletes a to-do. Returns what that adds to the checksum, which is negative. */
-export const deleteTodo = (database: Database, id: TodoId): number =>
-  -crcOfTodo(database, "DELETE FROM todos WHERE id = ? RETURNING crc", id);
-
-function crcOfTodo(database: Database, sql: string, id: TodoId): number {
+/** Deletes a to-do. Returns what that takes from the checksum. */
+export function deleteTodo(database: Database, id: TodoId): number {
+  const sql = "DELETE FROM todos WHERE id = ? RETURNING crc";
   const row = database.query<{ crc: bigint }, [bigint]>(sql).get(id);
   if (row === null) throw new DamageError(`the to-do ${id} is missing`);
   return Number(row.crc);
 }
 
-type TodoRow = readonly [id: TodoId, json: string, crc: bigint];
+type TodoRow = readonly [id: TodoId, json: string, crc: number];
 
 /** The number of rows that one query reads. Rows of arrays take half of the time of one object after another. */
 const ROWS_AT_ONCE = 1000;
 
-/** Returns whether a row is as this program wrote it. */
-const isIntact = ([id, json, crc]: TodoRow): boolean =>
-  Number(crc) === Bun.hash.crc32(json) && json.startsWith(`{"id":${id},`);
+/** Returns a row as this program wrote it; `undefined` for a damaged one, which may have values of other types. */
+function toIntact([id, json, crc]: readonly unknown[]): TodoRow | undefined {
+  if (typeof id !== "bigint" || typeof json !== "string") return undefined;
+  const expected = Bun.hash.crc32(json);
+  return Number(crc) === expected && json.startsWith(`{"id":${id},`) ? [id, json, expected] : undefined;
+}
 
 /**
  * Reads all to-dos and API keys. Throws a DamageError if one is damaged, missing or old.
@@ -118,12 +111,9 @@ const isIntact = ([id, json, crc]: TodoRow): boolean =>
  */
 export function readIntact(database: Database, visit: (todos: readonly TodoRow[]) => void = () => {}) {
   const keys = readKeys(database);
-  let sum = keys.reduce((total, key) => total + crcOf(...toValues(key)), 0);
+  let sum = sumOfKeys(keys);
   for (const rows of readTodos(database)) {
-    for (const row of rows) {
-      if (!isIntact(row)) throw new DamageError(`the to-do ${row[0]} is damaged`);
-      sum = (sum + Number(row[2])) % 2 ** 32;
-    }
+    for (const [, , crc] of rows) sum = (sum + crc) % 2 ** 32;
     visit(rows);
   }
   const counters = readCounters(database);
@@ -151,17 +141,15 @@ function* readTodos(database: Database): Generator<TodoRow[]> {
   // Before the least id that SQLite has.
   let last = -(2n ** 63n);
   for (;;) {
-    const rows = query.values(last).map(toTodoRow);
+    const rows = query.values(last).map((row) => {
+      const todo = toIntact(row);
+      if (todo === undefined) throw new DamageError(`the to-do ${row[0]} is damaged`);
+      return todo;
+    });
     last = rows.at(-1)?.[0] ?? last;
     if (rows.length > 0) yield rows;
     if (rows.length < ROWS_AT_ONCE) return;
   }
-}
-
-/** The columns of a damaged table may have values of other types. */
-function toTodoRow([id, json, crc]: readonly unknown[]): TodoRow {
-  if (typeof id === "bigint" && typeof json === "string" && typeof crc === "bigint") return [id, json, crc];
-  throw new DamageError("a value has another type");
 }
 
 /** How often a damaged table is read in vain at most. */
@@ -176,8 +164,8 @@ export function* readIntactTodos(
 ): Generator<TodoRow> {
   const sql = "SELECT id, json, crc FROM todos WHERE id BETWEEN ? AND ?";
   try {
-    const rows = database.query<TodoRow, [bigint, bigint]>(sql).values(first, last).map(toTodoRow);
-    yield* rows.filter(isIntact);
+    const rows = database.query<TodoRow, [bigint, bigint]>(sql).values(first, last);
+    yield* rows.map(toIntact).filter((row) => row !== undefined);
   } catch {
     if (first === last || ++failed.reads > MAX_FAILED_READS) return;
     const middle = (first + last) / 2n;
@@ -196,41 +184,31 @@ export function readKeys(database: Database): StoredKey[] {
   });
 }
 
-/** Inserts an API key, or changes the one with its id. Returns its CRC. */
-export function putKey(database: Database, key: StoredKey): number {
+/** Returns what API keys add to the checksum. */
+export const sumOfKeys = (keys: readonly StoredKey[]): number =>
+  keys.reduce((sum, key) => sum + crcOf(...toValues(key)), 0);
+
+/** Inserts an API key, or changes the one with its id. */
+export function putKey(database: Database, key: StoredKey): void {
   const values = toValues(key);
-  const crc = crcOf(...values);
   database
     .query(
       `INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
        SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, crc = excluded.crc`,
     )
-    .run(...values, crc);
-  return crc;
+    .run(...values, crcOf(...values));
 }
 
-/** Changes API keys in the current transaction. Returns the number of the change; `undefined` if the rules do not allow it. */
-export function changeKeys(database: Database, change: KeyChange): bigint | undefined {
-  const before = new Map(readKeys(database).map((key) => [key.id, key]));
-  const difference = decide(before, change);
+/** Changes API keys in the current transaction. Returns the counters to put; `undefined` if the rules do not allow the change. */
+export function changeKeys(database: Database, change: KeyChange): Counters | undefined {
+  const before = readKeys(database);
+  const difference = decide(new Map(before.map((key) => [key.id, key])), change);
   if (difference === undefined) return undefined;
+  for (const id of difference.remove) database.query("DELETE FROM keys WHERE id = ?").run(id);
+  for (const key of difference.put) putKey(database, key);
   const counters = readCounters(database);
-  let sum = Number(counters.checksum);
-  const forget = (id: string): void => {
-    const key = before.get(id);
-    if (key !== undefined) sum -= crcOf(...toValues(key));
-  };
-  for (const id of difference.remove) {
-    forget(id);
-    database.query("DELETE FROM keys WHERE id = ?").run(id);
-  }
-  for (const key of difference.put) {
-    forget(key.id);
-    sum += putKey(database, key);
-  }
-  const key_changes = counters.key_changes + 1n;
-  putCounters(database, { ...counters, checksum: toChecksum(sum), key_changes });
-  return key_changes;
+  const sum = Number(counters.checksum) - sumOfKeys(before) + sumOfKeys(readKeys(database));
+  return { ...counters, checksum: toChecksum(sum), key_changes: counters.key_changes + 1n };
 }
 
 /** Inserts the events of a batch, encoded with one line each. A damaged row may have their place. */

@@ -1,5 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
+import type { StoredKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
@@ -77,6 +78,9 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
 /** What a store starts with. */
 interface Start {
   readonly id: string;
+  readonly keys: readonly StoredKey[];
+  /** The number of changes to API keys. */
+  readonly keyChanges: bigint;
   readonly contents: StartContents;
   /** The hashes of the idempotency keys whose rows are not used, and have to leave the file. */
   readonly removed: string[];
@@ -87,8 +91,8 @@ const load = (database: Database, options: Options): Start =>
   database.transaction(() => loadSnapshot(database, options)).deferred();
 
 function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onProgress }: Options): Start {
-  const { table, counters } = readContents(database, onProgress);
-  const { id, epoch, last_id: lastId } = counters;
+  const { table, keys, counters } = readContents(database, onProgress);
+  const { id, epoch, last_id: lastId, key_changes: keyChanges } = counters;
   const position = { epoch, sequence: Number(counters.sequence) };
   const { records, damaged } = readRecords(database);
   if (damaged.length > 0)
@@ -99,7 +103,7 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onPr
   const { events, damage } = readEvents(database, counters, maxEvents);
   if (damage !== undefined) onWarning(`${damage}: clients that reconnect from there load the list again`);
   const contents = { position, lastId, table, events, idempotencyRecords: records };
-  return { id, contents, removed: [...damaged, ...surplus] };
+  return { id, keys, keyChanges, contents, removed: [...damaged, ...surplus] };
 }
 
 /**
@@ -128,6 +132,8 @@ class SqliteStore extends LocalStore implements Store {
   readonly #options: Options;
   /** The hashes of the idempotency keys that the next batch deletes from the file. */
   #removed: string[];
+  /** The number of the change to API keys that this process uses. */
+  #usedKeys: bigint;
   #ticking: Promise<void> | undefined;
   /** The last warning that no rescue file could be written. */
   #lastWarning: string | undefined;
@@ -135,7 +141,7 @@ class SqliteStore extends LocalStore implements Store {
   constructor(
     name: string,
     path: string,
-    { id, contents, removed }: Start,
+    { id, keys, keyChanges, contents, removed }: Start,
     writer: Writer,
     lock: Disposable,
     options: Options,
@@ -148,9 +154,11 @@ class SqliteStore extends LocalStore implements Store {
     this.#lock = lock;
     this.#options = options;
     this.#removed = removed;
+    this.#usedKeys = keyChanges;
     this.keys = new ServerKeys((change) =>
       answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
     );
+    this.keys.update(keys);
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
   }
@@ -217,8 +225,11 @@ class SqliteStore extends LocalStore implements Store {
 
   async #tick(): Promise<void> {
     try {
-      const { usage } = await this.#request({ type: "tick" });
-      this.fileUsage = usage;
+      let reply: WriterReply;
+      // Once more after a change of API keys, because its command waits until the server uses it.
+      do reply = await this.#request({ type: "tick", usedKeys: this.#usedKeys });
+      while (reply.keys !== undefined);
+      this.fileUsage = reply.usage;
     } catch (error) {
       await this.#onFailure(error);
       throw error;
@@ -267,10 +278,8 @@ class SqliteStore extends LocalStore implements Store {
   async #request(request: WriterRequest): Promise<WriterReply> {
     const reply = await this.#writer.request(request);
     if (reply.keys === undefined) return reply;
-    const { stored, unconfirmed: change } = reply.keys;
-    this.keys.update(stored);
-    // If it fails, the command says that its change is not confirmed.
-    if (change !== undefined) this.#writer.request({ type: "confirmKeys", change }).catch(() => {});
+    this.keys.update(reply.keys.stored);
+    this.#usedKeys = reply.keys.change;
     return reply;
   }
 

@@ -24,12 +24,10 @@ import {
   type StoredCounters,
   toChecksum,
   todoInserter,
-  UNUSED,
-  updateTodo,
 } from "./rows.ts";
 
 /** The changes of a batch of writes. */
-export interface Commit {
+interface Commit {
   readonly startSequence: number;
   readonly epoch: string;
   /** The events, one per line, because one string is posted faster than many. */
@@ -39,7 +37,7 @@ export interface Commit {
   readonly records: readonly IdempotencyRecord[];
 }
 
-export interface WriterOptions {
+interface Options {
   /** The configured path of the store, and its canonical path. */
   readonly name: string;
   readonly path: string;
@@ -48,28 +46,25 @@ export interface WriterOptions {
 
 export type WriterRequest =
   /** Opens the database and checks its structure. */
-  | { readonly type: "open"; readonly options: WriterOptions }
-  /** Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed. */
-  | { readonly type: "tick" }
+  | { readonly type: "open"; readonly options: Options }
+  /**
+   * Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed. `usedKeys` is the change of
+   * API keys that the server uses, so the command that made it can end.
+   */
+  | { readonly type: "tick"; readonly usedKeys: bigint }
   /** Writes as much as a batch, and removes it again. */
   | { readonly type: "testWrite" }
   | { readonly type: "commit"; readonly commit: Commit }
   /** `isAllowed` of the reply says whether the rules allow it. */
   | { readonly type: "changeKeys"; readonly change: KeyChange }
-  /** The server uses the API keys of this change, so the command that made it can end. */
-  | { readonly type: "confirmKeys"; readonly change: bigint }
   | { readonly type: "close" };
 
 /** What the request wrote is on disk. A request that throws was rolled back; after a crash, the next start may still find it. */
 export interface WriterReply {
   readonly isAllowed?: boolean;
   readonly usage?: FileUsage;
-  /** All API keys, if they have changed since the last reply. */
-  readonly keys?: {
-    readonly stored: readonly StoredKey[];
-    /** The change to confirm; `undefined` if no command waits for it. */
-    readonly unconfirmed: bigint | undefined;
-  };
+  /** All API keys after a change, if the server uses others. */
+  readonly keys?: { readonly stored: readonly StoredKey[]; readonly change: bigint };
 }
 
 /** A checkpoint is due after this number of transactions, which write a few MB, and after a second with few of them. */
@@ -91,8 +86,6 @@ class Writer {
   #counters: StoredCounters;
   /** What SQLite changes when another connection commits. */
   #dataVersion: bigint;
-  /** The change of API keys that the main thread knows. */
-  #knownKeys = -1n;
   /** Why the last check of the files has failed. */
   #problem: string | undefined;
   /** Whether the last batch did not follow the last transaction. */
@@ -106,7 +99,7 @@ class Writer {
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
-  constructor({ name, path, maxEvents }: WriterOptions) {
+  constructor({ name, path, maxEvents }: Options) {
     this.#path = path;
     this.#maxEvents = maxEvents;
     this.#database = openDatabase(path, "write");
@@ -127,7 +120,7 @@ class Writer {
   serve(request: Exclude<WriterRequest, { type: "open" }>): WriterReply {
     switch (request.type) {
       case "tick":
-        return this.#tick();
+        return this.#tick(request.usedKeys);
       case "testWrite":
         this.#check();
         this.#transact(() => this.#testWrite());
@@ -136,29 +129,27 @@ class Writer {
         this.#write(() => this.#commit(request.commit));
         return {};
       case "changeKeys": {
-        const change = this.#write(() => changeKeys(this.#database, request.change));
-        return { ...this.#changedKeys(), isAllowed: change !== undefined };
+        const isAllowed = this.#write(() => this.#changeKeys(request.change));
+        return { isAllowed, keys: this.#readKeys() };
       }
-      case "confirmKeys":
-        this.#write(() => putCounters(this.#database, { ...this.#counters, keys_used: request.change }));
-        return {};
       case "close":
         this.#close();
         return {};
     }
   }
 
-  #tick(): WriterReply {
+  #tick(usedKeys: bigint): WriterReply {
     this.#check();
     this.#transact(() => {}, "deferred");
-    if (this.#counters.keys_used === UNUSED)
-      // From now on, a copy without its mark says that it may lack changes.
-      this.#transact(() => putCounters(this.#database, { ...this.#counters, keys_used: 0n }));
+    // Also at the first start of a store: from then on, a copy without its mark says that it may lack changes.
+    if (this.#counters.keys_used < usedKeys)
+      this.#transact(() => putCounters(this.#database, { ...this.#counters, keys_used: usedKeys }));
     this.#mark.renew(this.#counters);
     if (this.#unmoved > 0 && (this.#sinceTick < FEW_TRANSACTIONS || this.#unmoved > CHECKPOINT_TRANSACTIONS))
       this.#checkpoint();
     this.#sinceTick = 0;
-    return { ...this.#changedKeys(), usage: fileUsage(this.#path) };
+    const usage = fileUsage(this.#path);
+    return this.#counters.key_changes === usedKeys ? { usage } : { usage, keys: this.#readKeys() };
   }
 
   /** Throws if the files are wrong. Then the WAL, which may not fit the database, stays as it is. */
@@ -298,8 +289,8 @@ class Writer {
         continue;
       }
       const event = decodeEvent(line, end);
-      if (event.type === "deleted") sum += deleteTodo(database, event.id);
-      else sum += updateTodo(database, event.id, todoText(event.json));
+      sum -= deleteTodo(database, event.id);
+      if (event.type === "updated") sum += insertTodo(event.id, todoText(event.json));
     }
     return { last_id, sum };
   }
@@ -311,12 +302,18 @@ class Writer {
     this.#database.run("DELETE FROM todos WHERE id = 0");
   }
 
-  #changedKeys(): Pick<WriterReply, "keys"> {
-    const { key_changes, keys_used } = this.#counters;
-    if (key_changes === this.#knownKeys) return {};
-    const stored = readKeys(this.#database);
-    this.#knownKeys = key_changes;
-    return { keys: { stored, unconfirmed: key_changes === keys_used ? undefined : key_changes } };
+  /** Returns whether the rules allow a change. The server uses it with the reply, unless it has to confirm an earlier one. */
+  #changeKeys(change: KeyChange): boolean {
+    const { key_changes: before, keys_used } = this.#counters;
+    const counters = changeKeys(this.#database, change);
+    if (counters === undefined) return false;
+    const isConfirmed = keys_used === before;
+    putCounters(this.#database, isConfirmed ? { ...counters, keys_used: counters.key_changes } : counters);
+    return true;
+  }
+
+  #readKeys(): NonNullable<WriterReply["keys"]> {
+    return { stored: readKeys(this.#database), change: this.#counters.key_changes };
   }
 
   /**
