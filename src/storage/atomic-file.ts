@@ -18,10 +18,7 @@ export async function createFileAtomic<T>(
 ): Promise<T> {
   if (path === "") throw new PreconditionError("the file has no name");
   if (existsSync(path)) throw alreadyExists(path);
-  return writeFileAtomic(path, mode, write, (part) => {
-    giveName(part, path);
-    rmSync(part, { force: true });
-  });
+  return writeFileAtomic(path, mode, write, giveName);
 }
 
 /** Replaces or creates a file atomically. The parameters are those of `createFileAtomic`. */
@@ -30,7 +27,7 @@ export function replaceFileAtomic<T>(
   mode: number,
   write: (part: string) => Promise<T>,
 ): Promise<T> {
-  return writeFileAtomic(path, mode, write, (part) => renameSync(part, path));
+  return writeFileAtomic(path, mode, write, renameSync);
 }
 
 /** Writes `path` + ".part", which also excludes other writers. Then `commit` moves it into place. */
@@ -38,7 +35,7 @@ async function writeFileAtomic<T>(
   path: string,
   mode: number,
   write: (part: string) => Promise<T>,
-  commit: (part: string) => void,
+  commit: (part: string, path: string) => void,
 ): Promise<T> {
   const part = `${path}.part`;
   createEmpty(part, mode);
@@ -46,10 +43,9 @@ async function writeFileAtomic<T>(
   try {
     written = await write(part);
     fsyncFile(part);
-    commit(part);
-  } catch (error) {
+    commit(part, path);
+  } finally {
     rmSync(part, { force: true });
-    throw error;
   }
   fsyncFolder(dirname(path));
   return written;
@@ -88,29 +84,15 @@ function createEmpty(part: string, mode: number): void {
   }
 }
 
-/** Moves a file to a name that no other file has. */
+/** Gives a file another name, which no other file has. */
 function giveName(part: string, path: string): void {
   try {
     // Unlike rename, link fails if another process has created the file in the meantime.
     linkSync(part, path);
   } catch (error) {
     if (getErrno(error) === "EEXIST") throw alreadyExists(path);
-    replaceReservedName(part, path);
-  }
-}
-
-/** Moves a file on a file system without hard links, such as exFAT: creates an empty file, and renames the file over it. */
-function replaceReservedName(part: string, path: string): void {
-  try {
-    closeSync(openSync(path, "wx"));
-  } catch (error) {
-    throw getErrno(error) === "EEXIST" ? alreadyExists(path) : error;
-  }
-  try {
+    // A file system without hard links, such as exFAT.
     renameSync(part, path);
-  } catch (error) {
-    rmSync(path);
-    throw error;
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Awaitable } from "../awaitable.ts";
 import type { ServiceError } from "../error.ts";
 import { storeUnavailable } from "./store.ts";
+import { withTimeout } from "./timeout.ts";
 
 /** A write fails after this time. It may still be stored. */
 const ANSWER_SECONDS = 15;
@@ -12,15 +13,8 @@ const tooLate = (): ServiceError =>
   storeUnavailable(new Error(`the write took longer than ${ANSWER_SECONDS} seconds`));
 
 /** Resolves with the result of a write, or rejects with `store_unavailable` if it takes too long. */
-export async function answerInTime<T>(write: Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(tooLate()), ANSWER_SECONDS * 1000).unref();
-  try {
-    return await Promise.race([write, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+export const answerInTime = <T>(write: Promise<T>): Promise<T> =>
+  withTimeout(ANSWER_SECONDS * 1000, tooLate, () => write);
 
 /**
  * Adds a write to a batch. Returns what the write returns or throws once the batch is stored; undefined if the write must wait
@@ -63,32 +57,28 @@ export class WriteQueue<Batch> {
 
   /** Adds a write to the next batch. */
   add<Answer>(join: Join<Batch, Answer>): Promise<Answer> {
-    return new Promise((resolve, fail) => {
-      let answer: (() => Answer) | undefined;
-      this.#waiting.push({
-        failsAt: this.#seconds + ANSWER_SECONDS,
-        join: (batch) => {
-          try {
-            answer = join(batch);
-          } catch (error) {
-            // Other writes of the batch may be the reason, so the write fails only after the commit.
-            answer = () => {
-              throw error;
-            };
-          }
-          return answer !== undefined;
-        },
-        settle: () => {
-          try {
-            if (answer !== undefined) resolve(answer());
-          } catch (error) {
-            fail(error);
-          }
-        },
-        fail,
-      });
-      this.#running ??= this.#run();
+    const { promise, resolve, reject: fail } = Promise.withResolvers<Answer>();
+    let answer: (() => Answer) | undefined;
+    this.#waiting.push({
+      failsAt: this.#seconds + ANSWER_SECONDS,
+      join: (batch) => {
+        try {
+          answer = join(batch);
+        } catch (error) {
+          // Other writes of the batch may be the reason, so the write fails only after the commit.
+          answer = () => {
+            throw error;
+          };
+        }
+        return answer !== undefined;
+      },
+      settle: () => {
+        if (answer !== undefined) resolve(Promise.try(answer));
+      },
+      fail,
     });
+    this.#running ??= this.#run();
+    return promise;
   }
 
   /** Fails the writes that wait for a batch. */

@@ -2,8 +2,7 @@ import type { SQL } from "bun";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import { type KeyRow, toKey, toStoredKey, toValues } from "../records/key-row.ts";
-import { ChangingKeys } from "../records/key-table.ts";
-import { KeyUsage } from "../records/key-usage.ts";
+import { ServedKeys } from "../records/served-keys.ts";
 import { type KeyStoreHandle, PRIMARY_DEFAULTS } from "../store.ts";
 import { openPrimary, type Primary } from "./primary.ts";
 import { ensureSchema } from "./schema.ts";
@@ -13,7 +12,7 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
     await primary.run(ensureSchema);
     const keys = new PostgresKeys(primary);
-    return { keys, close: () => keys.close().then(() => primary.close()) };
+    return { keys, close: () => keys.flush().then(() => primary.close()) };
   });
 }
 
@@ -29,9 +28,8 @@ export async function putKey(sql: SQL, key: StoredKey): Promise<void> {
 }
 
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
-export class PostgresKeys extends ChangingKeys implements KeyStore {
+export class PostgresKeys extends ServedKeys implements KeyStore {
   readonly #primary: Primary;
-  readonly #uses = new KeyUsage((uses) => this.change({ type: "recordUses", uses }));
 
   constructor(primary: Primary) {
     super();
@@ -45,15 +43,7 @@ export class PostgresKeys extends ChangingKeys implements KeyStore {
 
   async list(): Promise<Key[]> {
     const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
-    return rows.map((row) => this.#uses.withLatest(toKey(row)));
-  }
-
-  recordUse(id: string, usedAt: number): void {
-    this.#uses.record(id, usedAt);
-  }
-
-  close(): Promise<void> {
-    return this.#uses.flush();
+    return rows.map((row) => this.withLatestUse(toKey(row)));
   }
 
   protected change(change: KeyChange): Promise<boolean> {

@@ -1,7 +1,9 @@
 import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
+import { failureOf, isTemporary } from "../failure.ts";
 import { PRIMARY_DEFAULTS, type PrimaryOptions, StoreUnavailableError, storeUnavailable } from "../store.ts";
+import { TimeoutError, withTimeout } from "../timeout.ts";
 
 const CHANNEL = "todo_service";
 
@@ -10,12 +12,6 @@ export type Value = string | number | bigint | boolean | Uint8Array | null;
 
 /** Work with the pool. Long work calls `progress` to extend its timeout. */
 export type Work<T> = (sql: SQL, progress: () => void) => Promise<T>;
-
-/** SQLSTATEs and codes of the driver after which another connection or host may work: read-only, standby, shutdown, connection failure. */
-const CONNECTION_FAILURES = /^(?:25006|55000|57P0[1-5]|08...|ERR_POSTGRES_(?:CONNECTION|IDLE|LIFETIME)_.+)$/;
-
-/** Insufficient resources, such as too many connections or a full disk. */
-const OUT_OF_RESOURCES = /^53...$/;
 
 /**
  * Calls `open` with a connection pool, which stays open if `open` succeeds. Throws an Error with the reason if it cannot, and
@@ -32,9 +28,7 @@ export async function openPrimary<Opened>(
   } catch (error) {
     await primary.close();
     const cause = error instanceof ServiceError ? error.cause : error;
-    throw failureOf(cause) !== "permanent"
-      ? new StoreUnavailableError(errorMessage(cause), { cause })
-      : cause;
+    throw isTemporary(cause) ? new StoreUnavailableError(errorMessage(cause), { cause }) : cause;
   }
 }
 
@@ -78,7 +72,7 @@ export class Primary {
     let isOver = false;
     this.pool.queries++;
     try {
-      return await withTimeout(this.#options.queryTimeoutMs, async (progress) => {
+      return await answeredIn(this.#options.queryTimeoutMs, async (progress) => {
         const connected = await pool;
         // The caller has already received an error.
         if (isOver) throw new Error("the connection was made after the timeout");
@@ -154,7 +148,7 @@ export class Primary {
         mayRecover = true;
       } catch (error) {
         reasons.push(`${getHost(url)}: ${errorMessage(error)}`);
-        mayRecover ||= failureOf(error) !== "permanent";
+        mayRecover ||= isTemporary(error);
       }
       await sql.close({ timeout: 0 });
     }
@@ -165,7 +159,7 @@ export class Primary {
 
   /** Returns whether a host is a standby. Rejects if a connection pooler drops the session parameters. */
   async #isStandby(sql: SQL): Promise<boolean> {
-    const [row] = await withTimeout<readonly { standby: boolean; direct: string | null }[]>(
+    const [row] = await answeredIn<readonly { standby: boolean; direct: string | null }[]>(
       this.#options.queryTimeoutMs,
       () => sql.unsafe(HOST_STATE).simple(),
     ).catch((error) => {
@@ -220,24 +214,9 @@ const HOST_STATE = `SELECT pg_is_in_recovery() AS standby, current_setting('${DI
 /** Ignores an error, because the next query reports it. */
 const ignore = (): void => {};
 
-/** The query timed out. It may still take effect. */
-export class TimeoutError extends Error {
-  override readonly name = "TimeoutError";
-}
-
-/** Rejects with a TimeoutError if the work neither ends nor reports progress within `ms` milliseconds. */
-export async function withTimeout<T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new TimeoutError(`the database did not answer in ${ms / 1000} seconds`)),
-    ms,
-  );
-  try {
-    return await Promise.race([work(() => timer.refresh()), late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+/** Rejects with a TimeoutError if the database neither answers nor makes progress within `ms` milliseconds. */
+export const answeredIn = <T>(ms: number, work: (progress: () => void) => Promise<T>): Promise<T> =>
+  withTimeout(ms, () => new TimeoutError(`the database did not answer in ${ms / 1000} seconds`), work);
 
 /** Splits a URL with several hosts, because neither `URL` nor the driver supports them. */
 function splitUrls(url: string): string[] {
@@ -272,17 +251,6 @@ const getDatabase = (url: string): string => decodeURIComponent(new URL(url).pat
 /** Returns whether a connection failed because a pooler, such as pgbouncer, rejects session parameters. */
 const rejectsParameters = (error: unknown): boolean =>
   error instanceof SQL.PostgresError && error.message.includes("startup parameter");
-
-/**
- * Returns what has failed: the connection, which a new attempt may restore; resources, which may become free; or something
- * that stays wrong, such as a rejected password, an unknown database or an untrusted certificate.
- */
-function failureOf(error: unknown): "connection" | "resources" | "permanent" {
-  if (error instanceof StoreUnavailableError || error instanceof TimeoutError) return "connection";
-  if (!(error instanceof SQL.PostgresError)) return "permanent";
-  if (CONNECTION_FAILURES.test(error.errno ?? error.code)) return "connection";
-  return OUT_OF_RESOURCES.test(error.errno ?? "") ? "resources" : "permanent";
-}
 
 async function close(pool: Promise<SQL>, withinMs: number): Promise<void> {
   try {

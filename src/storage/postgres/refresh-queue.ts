@@ -1,4 +1,4 @@
-import { withTimeout } from "./primary.ts";
+import { answeredIn } from "./primary.ts";
 
 /** The delay from a notification to the refresh that covers all notifications since. */
 const NOTIFY_DEBOUNCE_MS = 5;
@@ -22,7 +22,7 @@ export class RefreshQueue {
 
   /** Resolves after a refresh that started after this call. Rejects if it fails or does not end in time. */
   next(): Promise<void> {
-    this.#waiting ??= withTimeout(this.#timeoutMs, () => this.#runAfter(this.#running));
+    this.#waiting ??= answeredIn(this.#timeoutMs, () => this.#runAfter(this.#running));
     return this.#waiting;
   }
 

@@ -11,11 +11,12 @@ import {
   storeUnavailable,
 } from "../store.ts";
 import { Table } from "../table/table.ts";
+import { TimeoutError } from "../timeout.ts";
 import { WriteHealth } from "../write-health.ts";
 import { WriteQueue } from "../write-queue.ts";
 import { Batch, type Outcomes } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
-import { openPrimary, type Primary, TimeoutError, type Value } from "./primary.ts";
+import { openPrimary, type Primary, type Value } from "./primary.ts";
 import { RefreshQueue } from "./refresh-queue.ts";
 import { decodeTail, follow, type TailRow } from "./replica.ts";
 import { ensureSchema } from "./schema.ts";
@@ -164,7 +165,7 @@ class PostgresStore implements Store {
     clearInterval(this.#pollTimer);
     this.#refreshes.close();
     await this.#queue.whenIdle();
-    await this.keys.close();
+    await this.keys.flush();
     this.#isClosed = true;
     this.#replica.feed.end();
     await this.#primary.close();

@@ -52,23 +52,13 @@ export function toKey(row: KeyRow): Key {
   };
 }
 
-function toMadeWith({
-  kind,
-  parent,
-  owner_kind,
-  owner_name,
-  owner_hash,
-}: KeyRow): Pick<Key, "kind" | "parent"> {
-  if (kind === "client") return {};
-  const ownerKind = owner_kind === "user" ? owner_kind : "client";
-  return {
-    // A damaged or unknown kind must not sign in.
-    kind: kind === "device" ? kind : "link",
-    parent:
-      parent === null
-        ? { kind: ownerKind, name: owner_name ?? "", entryHash: owner_hash ?? "" }
-        : { kind: "key", id: parent },
-  };
+/** A key of a damaged or unknown kind is a link, which must not sign in. */
+function toMadeWith(row: KeyRow): Pick<Key, "kind" | "parent"> {
+  if (row.kind === "client") return {};
+  const ownerKind = row.owner_kind === "user" ? "user" : "client";
+  const owner = { kind: ownerKind, name: row.owner_name ?? "", entryHash: row.owner_hash ?? "" } as const;
+  const parent = row.parent === null ? owner : ({ kind: "key", id: row.parent } as const);
+  return { kind: row.kind === "device" ? "device" : "link", parent };
 }
 
 const LINK = "code:";

@@ -2,7 +2,7 @@ import type { Awaitable } from "../../awaitable.ts";
 import type { EndedKeys, Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 
-/** The calls of a `KeyStore` that change keys at once, as one function. */
+/** The calls of a `KeyStore` that change keys, as one function. */
 export abstract class ChangingKeys {
   /** Returns whether the rules allow the change. */
   protected abstract change(change: KeyChange): Awaitable<boolean>;
@@ -21,6 +21,10 @@ export abstract class ChangingKeys {
 
   rename(id: string, name: string): Awaitable<boolean> {
     return this.change({ type: "rename", id, name });
+  }
+
+  recordUse(id: string, usedAt: number): void {
+    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
   }
 }
 
@@ -46,10 +50,6 @@ export class KeyTable extends ChangingKeys implements KeyStore {
 
   list(): Key[] {
     return this.stored().map(({ tokenHash: _, ...key }) => key);
-  }
-
-  recordUse(id: string, usedAt: number): void {
-    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
   }
 
   protected change(change: KeyChange): boolean {

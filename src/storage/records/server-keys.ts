@@ -1,19 +1,17 @@
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { ChangingKeys, KeyTable } from "./key-table.ts";
-import { KeyUsage } from "./key-usage.ts";
+import { KeyTable } from "./key-table.ts";
+import { ServedKeys } from "./served-keys.ts";
 
 /** The API keys of a store that another thread writes. They are in memory, so that no request waits for the disk. */
-export class ServerKeys extends ChangingKeys implements KeyStore {
+export class ServerKeys extends ServedKeys implements KeyStore {
   readonly #write: (change: KeyChange) => Promise<boolean>;
-  readonly #uses: KeyUsage;
   #table = new KeyTable();
 
   /** @param write sends a change to the writer thread, which decides it; `update` is called before it resolves */
   constructor(write: (change: KeyChange) => Promise<boolean>) {
     super();
     this.#write = write;
-    this.#uses = new KeyUsage((uses) => write({ type: "recordUses", uses }));
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
@@ -21,7 +19,7 @@ export class ServerKeys extends ChangingKeys implements KeyStore {
   }
 
   list(): Key[] {
-    return this.#table.list().map((key) => this.#uses.withLatest(key));
+    return this.#table.list().map((key) => this.withLatestUse(key));
   }
 
   /** The API keys with the hashes of their tokens. */
@@ -32,14 +30,6 @@ export class ServerKeys extends ChangingKeys implements KeyStore {
   /** Replaces all keys, because this server or a command has changed them. */
   update(stored: readonly StoredKey[]): void {
     this.#table = new KeyTable(stored);
-  }
-
-  recordUse(id: string, usedAt: number): void {
-    this.#uses.record(id, usedAt);
-  }
-
-  flush(): Promise<void> {
-    return this.#uses.flush();
   }
 
   protected change(change: KeyChange): Promise<boolean> {

@@ -3,6 +3,7 @@ import { Database } from "bun:sqlite";
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
+import { isTemporary } from "../failure.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { StoreUnavailableError } from "../store.ts";
 import { createPrivate, sizeOf, WAL_SIZE_LIMIT, whyNotWritable } from "./files.ts";
@@ -175,12 +176,6 @@ export class DamageError extends Error {
   readonly code = "SQLITE_CORRUPT";
 }
 
-/** Errors of the system or of another process: a later attempt may succeed. */
-const TEMPORARY_CODES =
-  /^(?:SQLITE_(?:BUSY|CANTOPEN|FULL|IOERR|LOCKED|NOMEM|PERM|PROTOCOL|READONLY).*|EACCES|EBUSY|EDQUOT|EIO|EMFILE|ENFILE|ENOENT|ENOMEM|ENOSPC|EPERM|EROFS|ESTALE)$/;
-
-export const isTemporary = (error: unknown): boolean => TEMPORARY_CODES.test(String(getErrno(error)));
-
 /** Returns whether an error means that the file is damaged. Any other error of SQLite does, because the statements are correct. */
 export const isDamage = (error: unknown): boolean =>
   String(getErrno(error)).startsWith("SQLITE_") && !isTemporary(error);
@@ -191,7 +186,7 @@ export const isDamage = (error: unknown): boolean =>
  */
 export function openError(path: string, cause: unknown): Error {
   const message = `${path}: ${describe(path, cause)}`;
-  return cause instanceof StoreUnavailableError || isTemporary(cause)
+  return isTemporary(cause)
     ? new StoreUnavailableError(message, { cause })
     : new PreconditionError(message, { cause });
 }

@@ -119,10 +119,6 @@ class FileKeys extends ChangingKeys implements KeyStore {
     return this.#read().list();
   }
 
-  recordUse(id: string, usedAt: number): void {
-    this.change({ type: "recordUses", uses: new Map([[id, usedAt]]) });
-  }
-
   protected change(change: KeyChange): boolean {
     const write = this.#database.transaction(() => {
       const counters = changeKeys(this.#database, change);

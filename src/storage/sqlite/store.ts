@@ -11,6 +11,7 @@ import type { RemovedRecords } from "../records/idempotency.ts";
 import { ServerKeys } from "../records/server-keys.ts";
 import { LocalStore, type StartContents, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
+import { withTimeout } from "../timeout.ts";
 import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
@@ -188,7 +189,7 @@ class SqliteStore extends LocalStore implements Store {
   checkWrites(): Promise<void> | undefined {
     if (this.#writer.waitingMs() > SLOW_MS) return Promise.reject(tooSlow());
     const test = this.#writes.run();
-    return test && Promise.race([test, failAfter(SLOW_MS)]);
+    return test && withTimeout(SLOW_MS, tooSlow, () => test);
   }
 
   /**
@@ -336,6 +337,3 @@ const tooSlow = (): ServiceError =>
   new ServiceError("store_unavailable", {
     cause: new Error(`the disk has not answered for ${SLOW_MS / 1000} seconds`),
   });
-
-const failAfter = (ms: number): Promise<never> =>
-  new Promise((_resolve, reject) => setTimeout(() => reject(tooSlow()), ms).unref());

@@ -5,10 +5,11 @@ import type { KeyChange } from "../../credential/key-rules.ts";
 import { errorMessage } from "../../error-message.ts";
 import { type Position, type TodoId, todoText } from "../../todo.ts";
 import { serveRequests } from "../../worker-thread.ts";
+import { isTemporary } from "../failure.ts";
 import { createdTodo, decodeEvent } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import type { FileUsage } from "../store.ts";
-import { dataVersion, isTemporary, oneLine, openDatabase } from "./database.ts";
+import { dataVersion, oneLine, openDatabase } from "./database.ts";
 import { FileWatch, Mark } from "./file-watch.ts";
 import { fileUsage } from "./files.ts";
 import {
