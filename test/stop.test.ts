@@ -92,6 +92,22 @@ describe("a server that shuts down", () => {
     expect(server.stderr()).not.toContain("disk I/O error");
   });
 
+  test.concurrent("aborts requests that do not finish within 10 seconds", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const hanging = await openSocket(
+      await portOf(server),
+      request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
+    );
+    // Half a request, because the listener closes idle connections by itself.
+    const drip = setInterval(() => hanging.write(" "), 500);
+    await (await fetch(`${await server.url}/livez`, { keepalive: false })).text();
+    server.kill("SIGTERM");
+    expect(await server.exited).toBe(0);
+    clearInterval(drip);
+    const aborted = "requests did not finish in time and were aborted";
+    expect(messages(server)).toEqual(["listening", "stopping", aborted, "stopped"]);
+  });
+
   test.concurrent("serves new connections during its stop delay, is not ready, and closes each of them", async () => {
     await using server = runTodo(["serve", "--port", "0", "--stop-delay", "10"]);
     const url = await server.url;
