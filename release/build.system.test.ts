@@ -3,15 +3,12 @@ import { mkdtemp, open, readdir, readFile, rm, symlink } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { dependencies, version } from "../package.json" with { type: "json" };
-import { type Command, run } from "../test/command.ts";
+import { type Command, run, runIn, succeed } from "../test/command.ts";
+import { whyNoRegistry } from "../test/npm-install.ts";
 import { skipFor } from "../test/skip.ts";
 import { ROOT } from "./command.ts";
 import { TARGETS } from "./runtimes.ts";
 
-const whyNoRegistry =
-  process.env.TODO_TEST_PACKAGE === undefined
-    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
-    : undefined;
 /** The platform whose executable this machine runs. */
 const NATIVE = `${process.platform === "darwin" ? "macos" : process.platform}-${process.arch}`;
 const PLATFORMS = TARGETS.map(({ name }) => name);
@@ -23,31 +20,21 @@ let clone: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "todo-release-"));
   clone = join(folder, "clone");
-  const changes = (await said(run(["git", "stash", "create"]))).trim();
-  await said(run(["git", "clone", "--quiet", "--shared", ".", clone]));
-  if (changes !== "") await said(inClone(["git", "checkout", "--quiet", "--detach", changes]));
+  const changes = (await succeed(run(["git", "stash", "create"]))).trim();
+  await succeed(run(["git", "clone", "--quiet", "--shared", ".", clone]));
+  if (changes !== "") await succeed(inClone(["git", "checkout", "--quiet", "--detach", changes]));
   await symlink(join(ROOT, "node_modules"), join(clone, "node_modules"));
 });
 afterAll(() => rm(folder, { recursive: true }));
 
 const inClone = (commandLine: readonly string[], variables: Readonly<Record<string, string>> = {}): Command =>
-  run(["sh", "-c", 'cd "$0" && exec "$@"', clone, ...commandLine], variables);
+  runIn(clone, commandLine, variables);
 
 const build = (
   out: string,
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
 ): Command => inClone(["npm", "run", "release", "--", "--out", join(folder, out), ...args], variables);
-
-/** Returns the standard output of a command that succeeds. */
-async function said(command: Command): Promise<string> {
-  expect([await command.exited, command.stdout(), command.stderr()]).toEqual([
-    0,
-    expect.any(String),
-    expect.any(String),
-  ]);
-  return command.stdout();
-}
 
 async function firstBytes(path: string): Promise<Buffer> {
   await using file = await open(path);
@@ -73,7 +60,7 @@ async function platformOf(path: string): Promise<string> {
 describe("npm run release", () => {
   const withoutExecutables = ["--platforms", ""];
   beforeAll(async () => {
-    await said(build("first", withoutExecutables));
+    await succeed(build("first", withoutExecutables));
   }, LIMIT_MS);
 
   const names = [
@@ -89,14 +76,14 @@ describe("npm run release", () => {
   test(
     "builds packages, build context, SBOM and checksums, and identical files in a second run",
     async () => {
-      await said(build("second", withoutExecutables));
+      await succeed(build("second", withoutExecutables));
       for (const out of ["first", "second"])
         expect((await readdir(join(folder, out))).toSorted()).toEqual(names.toSorted());
       const [first, second] = await Promise.all(
         ["first", "second"].map((out) => readFile(join(folder, out, "SHA256SUMS"), "utf8")),
       );
       expect(second).toEqual(first);
-      await said(
+      await succeed(
         run(["sh", "-c", 'cd "$0" && sha256sum --check --strict SHA256SUMS', join(folder, "first")]),
       );
     },
@@ -131,7 +118,7 @@ describe("npm run release", () => {
 
   test("builds a context that contains the Containerfile and the files that it copies", async () => {
     const context = join(folder, "first", `todo-service-${version}-container.tar.gz`);
-    const files = (await said(run(["tar", "-tzf", context]))).split("\n");
+    const files = (await succeed(run(["tar", "-tzf", context]))).split("\n");
     for (const file of [
       "deploy/Containerfile",
       ".dockerignore",
@@ -163,7 +150,7 @@ describe("npm run release", () => {
       expect(refused.stdout()).toContain(
         "missing: windows-arm64. To release without these, add --allow-missing windows-arm64",
       );
-      await said(build("allowed", [...args, "--allow-missing", "windows-arm64"], unreachable));
+      await succeed(build("allowed", [...args, "--allow-missing", "windows-arm64"], unreachable));
     },
     LIMIT_MS,
   );
@@ -178,7 +165,7 @@ describe("npm run release", () => {
     "builds an executable for each platform, and the executable for this machine runs",
     async () => {
       // The registry may lack the runtime of another platform.
-      const output = await said(build("all", ["--allow-missing", PLATFORMS.join(",")]));
+      const output = await succeed(build("all", ["--allow-missing", PLATFORMS.join(",")]));
       const missing = [...output.matchAll(/^cannot build (\S+): npm pack /gm)].map(([, name]) => name);
       const all = join(folder, "all");
       const executables = (await readdir(all)).filter((name) => name.startsWith(`todo-${version}-`));

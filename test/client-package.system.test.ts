@@ -3,17 +3,15 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { version } from "../package.json" with { type: "json" };
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { remote, testClient } from "./client-suite.ts";
-import { run } from "./command.ts";
+import { ROOT, runIn, succeed } from "./command.ts";
 import { type InstalledPackages, installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const NAME = "todo-service-client";
 /** What an import of the client may add to a bundle, compressed with gzip at its default level. */
 const MAX_GZIP_BYTES = 6.25 * 1024;
@@ -53,26 +51,21 @@ beforeAll(async () => {
   await output(ROOT, process.execPath, "client/build.ts", join(folder, "built"));
   await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
 }, LIMIT_MS);
-afterAll(async () => {
-  for (const packages of [node22, node26, deno, vite, webpack, typescript5, typescript50, jest, attw])
-    if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
-  await rm(folder, { recursive: true });
-});
+afterAll(() => rm(folder, { recursive: true }));
 
 /** Returns the path of a file in an installed package. */
 const inPackages = ({ folder: installed }: InstalledPackages, path: string): string =>
   join(installed ?? "", "node_modules", path);
 
 /** Runs a command in a folder, and returns its output. Rejects if it fails. */
-async function output(where: string, ...commandLine: readonly string[]): Promise<string> {
-  await using command = run(["sh", "-c", 'cd "$0" && exec "$@"', where, ...commandLine], {
-    DO_NOT_TRACK: "1",
-    ...{ DENO_NO_UPDATE_CHECK: "1", DENO_DIR: join(folder, "deno") },
-  });
-  const code = await command.exited;
-  expect([code, code === 0 ? "" : command.stdout() + command.stderr()]).toEqual([0, ""]);
-  return command.stdout();
-}
+const output = (where: string, ...commandLine: readonly string[]): Promise<string> =>
+  succeed(
+    runIn(where, commandLine, {
+      DO_NOT_TRACK: "1",
+      DENO_NO_UPDATE_CHECK: "1",
+      DENO_DIR: join(folder, "deno"),
+    }),
+  );
 
 /** Makes a new project with these files, and installs the tarball. The package has no dependencies: no registry is asked. */
 async function newProject(files: Readonly<Record<string, string>>): Promise<string> {

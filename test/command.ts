@@ -38,15 +38,30 @@ export async function ended(command: Command): Promise<Outcome> {
   return { code: await running.exited, stdout: running.stdout(), stderr: running.stderr() };
 }
 
+/** Waits until a process ends with success. Returns its standard output. */
+export async function succeed(command: Command): Promise<string> {
+  const { code, stdout, stderr } = await ended(command);
+  if (code !== 0) throw new Error(`a command ended with ${code}: ${stdout}${stderr}`);
+  return stdout;
+}
+
 /** Runs a command line in the project's root. Standard input is `input`, or empty. */
-export function run(
+export const run = (
+  commandLine: readonly string[],
+  variables?: Readonly<Record<string, string>>,
+  input?: string | Uint8Array,
+): Command => runIn(ROOT, commandLine, variables, input);
+
+/** Runs a command line in a folder. */
+export function runIn(
+  folder: string,
   commandLine: readonly string[],
   variables: Readonly<Record<string, string>> = {},
   input?: string | Uint8Array,
 ): Command {
   const { PATH = "", HOME = "" } = process.env;
   const child = Bun.spawn([...commandLine], {
-    cwd: ROOT,
+    cwd: folder,
     env: { PATH, HOME, XDG_CONFIG_HOME: "/dev/null", ...variables },
     stdin: input === undefined ? "ignore" : Buffer.from(input),
     stdout: "pipe",

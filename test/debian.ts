@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rename, rm, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, ended, run } from "./command.ts";
+import { type Command, ended, run, succeed } from "./command.ts";
 import { whyNoFile } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -53,18 +53,10 @@ export async function buildDebian(suite: string, packages: string, folder: strin
 }
 
 /** Runs a command of this machine. Returns its standard output. Throws an Error if it fails. */
-export async function outputOf(
+export const outputOf = (
   commandLine: readonly string[],
   variables: Readonly<Record<string, string>> = {},
-): Promise<string> {
-  return checked(commandLine, run(commandLine, variables));
-}
-
-async function checked(commandLine: readonly string[], command: Command): Promise<string> {
-  const { code, stdout, stderr } = await ended(command);
-  if (code !== 0) throw new Error(`${commandLine.join(" ")} ended with ${code}: ${stdout}${stderr}`);
-  return stdout;
-}
+): Promise<string> => succeed(run(commandLine, variables));
 
 /** A running system. */
 export class System {
@@ -125,25 +117,9 @@ export class System {
   /** Returns the beginning of a command line that runs its rest in the system. */
   commandLineFor(folder = "/"): readonly string[] {
     return [
-      ...[
-        "nsenter",
-        `--target=${this.init}`,
-        "--mount",
-        "--net",
-        "--pid",
-        "--ipc",
-        "--uts",
-        ...this.#namespaces,
-      ],
-      ...[
-        `--wdns=${folder}`,
-        "env",
-        "-i",
-        "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME=/root",
-        "LANG=C.UTF-8",
-      ],
-      "TERM=dumb",
+      ...["nsenter", `--target=${this.init}`, "--mount", "--net", "--pid", "--ipc", "--uts"],
+      ...[...this.#namespaces, `--wdns=${folder}`, "env", "-i"],
+      ...["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=dumb"],
     ];
   }
 
@@ -152,7 +128,7 @@ export class System {
     commandLine: readonly string[],
     options?: { folder?: string; input?: string },
   ): Promise<string> {
-    return (await checked(commandLine, this.run(commandLine, options))).replace(/\n$/, "");
+    return (await succeed(this.run(commandLine, options))).replace(/\n$/, "");
   }
 
   /** Runs shell commands in the system. Returns what `output` returns. */

@@ -1,6 +1,6 @@
 /** EventSource libraries receive each event once, and nothing for a heartbeat. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { copyFile, rm } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
+import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { startBalancer } from "../deploy/topology.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
@@ -24,9 +24,6 @@ const packages = await installPackages(
 );
 const client = join(packages.folder ?? "", "client.mjs");
 if (packages.folder !== undefined) await copyFile(`${import.meta.dir}/event-source-client.mjs`, client);
-afterAll(async () => {
-  if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
-});
 
 const ways = [
   { way: "directly", whyNot: packages.whyMissing },

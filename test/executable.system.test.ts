@@ -2,7 +2,7 @@ import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { version } from "../package.json" with { type: "json" };
-import { type Command, run } from "./command.ts";
+import { type Command, run, runIn, succeed } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
 import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -25,16 +25,10 @@ const todo = (
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
   input?: string,
-): Command => run(["env", "-i", "-C", folder, ...settings(variables), executable, ...args], {}, input);
+): Command => runIn(folder, ["env", "-i", ...settings(variables), executable, ...args], {}, input);
 
 const settings = (variables: Readonly<Record<string, string>>): string[] =>
   Object.entries(variables).map(([name, value]) => `${name}=${value}`);
-
-/** Returns the standard output of a command that succeeds. */
-async function said(command: Command): Promise<string> {
-  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
-  return command.stdout();
-}
 
 describe("the executable", () => {
   test.each(["memory:", "sqlite:"])("conforms on %s", async (engine) => {
@@ -44,18 +38,20 @@ describe("the executable", () => {
   test("has every command", async () => {
     const store = ["--store", `sqlite:${join(folder, "commands.db")}`];
     const users = join(folder, "users");
-    expect(await said(todo(["--version"]))).toBe(`${version}\n`);
+    expect(await succeed(todo(["--version"]))).toBe(`${version}\n`);
     expect(
-      await said(todo(["import", ...store], {}, '{"id":7,"title":"buy milk","done":false}\n')),
+      await succeed(todo(["import", ...store], {}, '{"id":7,"title":"buy milk","done":false}\n')),
     ).toContain("1");
-    expect(await said(todo(["keys", "create", "ci", ...store]))).toMatch(/^todo_\w{49}\n$/);
-    expect(await said(todo(["keys", "list", ...store]))).toContain("ci");
-    expect(await said(todo(["export", ...store]))).toContain('"title":"buy milk"');
-    expect(await said(todo(["backup", join(folder, "copy.db"), ...store]))).toContain("backed up 1 to-do,");
+    expect(await succeed(todo(["keys", "create", "ci", ...store]))).toMatch(/^todo_\w{49}\n$/);
+    expect(await succeed(todo(["keys", "list", ...store]))).toContain("ci");
+    expect(await succeed(todo(["export", ...store]))).toContain('"title":"buy milk"');
+    expect(await succeed(todo(["backup", join(folder, "copy.db"), ...store]))).toContain(
+      "backed up 1 to-do,",
+    );
     expect(
-      await said(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
+      await succeed(todo(["users", "add", "alice", "--users-file", users], {}, "a long password\n")),
     ).toBeDefined();
-    expect(await said(todo(["users", "list", "--users-file", users]))).toContain("alice");
+    expect(await succeed(todo(["users", "list", "--users-file", users]))).toContain("alice");
   });
 
   test("serves its pages with all their files", async () => {
@@ -113,6 +109,6 @@ describe("the executable", () => {
     await writeFile(join(folder, "bunfig.toml"), 'preload = ["./nowhere.ts"]\n');
     const paths = { commander: ["./nowhere.ts"], uqr: ["./nowhere.ts"], "node:fs": ["./nowhere.ts"] };
     await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
-    expect(await said(todo(["--version"]))).toBe(`${version}\n`);
+    expect(await succeed(todo(["--version"]))).toBe(`${version}\n`);
   });
 });

@@ -1,14 +1,12 @@
 /** Code that generators make from openapi.json compiles, and works with the running service. */
-import { afterAll, expect, test } from "bun:test";
-import { copyFile, rm } from "node:fs/promises";
+import { expect, test } from "bun:test";
+import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { run } from "./command.ts";
+import { ROOT, runIn, succeed } from "./command.ts";
 import { installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** The latest versions that run on the Node of the gate. */
 const PACKAGES = [
   "orval@7.13.0",
@@ -127,19 +125,9 @@ if (packages.folder !== undefined) {
   await copyFile(join(ROOT, "openapi.json"), join(folder, "openapi.json"));
   await Bun.write(join(folder, "kubb.config.mjs"), KUBB_CONFIG);
 }
-afterAll(async () => {
-  if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
-});
 
-/** Runs a command in the folder, and returns its output. Rejects if it fails. */
-async function output(...commandLine: readonly string[]): Promise<string> {
-  await using command = run(["sh", "-c", 'cd "$0" && exec "$@"', folder, ...commandLine], {
-    DO_NOT_TRACK: "1",
-  });
-  const code = await command.exited;
-  expect([code, code === 0 ? "" : command.stdout() + command.stderr()]).toEqual([0, ""]);
-  return command.stdout();
-}
+const output = (...commandLine: readonly string[]): Promise<string> =>
+  succeed(runIn(folder, commandLine, { DO_NOT_TRACK: "1" }));
 
 test.skipIf(skipFor(packages.whyMissing)).each(Object.entries(GENERATORS))(
   "%s generates code that compiles and works",

@@ -1,6 +1,6 @@
 /** The kit accepts servers that follow the specification and share no code with this project. */
-import { afterAll, expect, test } from "bun:test";
-import { copyFile, rm } from "node:fs/promises";
+import { expect, test } from "bun:test";
+import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as reference from "../conformance/reference-server.ts";
@@ -17,9 +17,6 @@ const SERVERS = fileURLToPath(new URL("../conformance/honest/", import.meta.url)
 const token = "Honest-Token-1";
 const user = { name: "ann", password: "open sesame" };
 const packages = await installPackages("express@5.3.0", "hono@4.13.19", "@hono/node-server@2.1.8");
-afterAll(async () => {
-  if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
-});
 
 async function expectAccepted(commandLine: readonly string[]): Promise<void> {
   const variables = { TOKEN: token, USER_PASSWORD: `${user.name}:${user.password}` };

@@ -1,8 +1,8 @@
 /** The conformance suite of the protocol's own project accepts `/mcp`. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { rm } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
 import { createMcpEndpoint } from "../src/mcp/http.ts";
-import { installPackages, runInstalled } from "./npm-install.ts";
+import { ended, runIn } from "./command.ts";
+import { installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
@@ -37,9 +37,6 @@ const NEED_FIXTURES: Readonly<Record<string, readonly string[]>> = {
 
 const packages = await installPackages(PACKAGE);
 const folder = packages.folder ?? "";
-afterAll(async () => {
-  if (packages.folder !== undefined) await rm(packages.folder, { recursive: true });
-});
 
 const start = () => startService({ mcp: createMcpEndpoint({ version: "1" }), network: { onLoopback: true } });
 
@@ -54,8 +51,9 @@ describe.skipIf(skipFor(packages.whyMissing))("the conformance suite", () => {
       // With Bun, because the suite needs a newer Node than this project.
       const program = [process.execPath, "node_modules/@modelcontextprotocol/conformance/dist/index.js"];
       const options = ["--url", `${service.url}/mcp`, "--scenario", scenario, "--spec-version", version];
-      const { out, error } = await runInstalled(folder, ...program, "server", ...options);
-      const output = Bun.stripANSI(out + error);
+      const commandLine = [...program, "server", ...options];
+      const { stdout, stderr } = await ended(runIn(folder, commandLine, { HOME: folder }));
+      const output = Bun.stripANSI(stdout + stderr);
       const failed = [...output.matchAll(/^\S+ \[([\w-]+) *\] FAILURE/gm)].map(([, check]) => check);
       expect([output, failed]).toEqual([
         expect.stringMatching(/^Passed: [1-9]/m),

@@ -1,3 +1,4 @@
+import { afterAll } from "bun:test";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,11 +17,17 @@ export const REGISTRY_VARIABLES: Readonly<Record<string, string>> = Object.fromE
 );
 const TIME_LIMIT_MS = 300_000;
 
-/** Installs packages, such as `express@5.3.0`, into a new folder. Asks the registry only if `TODO_TEST_PACKAGE` is set. */
+/** The reason why no test may ask npm's registry, or undefined. */
+export const whyNoRegistry =
+  process.env.TODO_TEST_PACKAGE === undefined
+    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
+    : undefined;
+
+/** Installs packages, such as `express@5.3.0`, into a new folder, which is removed after the tests of the file. */
 export async function installPackages(...packages: readonly string[]): Promise<InstalledPackages> {
-  if (process.env.TODO_TEST_PACKAGE === undefined)
-    return { whyMissing: "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages" };
+  if (whyNoRegistry !== undefined) return { whyMissing: whyNoRegistry };
   const folder = await mkdtemp(join(tmpdir(), "todo-packages-"));
+  afterAll(() => rm(folder, { recursive: true }));
   await Bun.write(join(folder, "package.json"), '{"private":true,"type":"module"}');
   const flags = ["--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"];
   const limits = ["--fetch-retries=1", "--fetch-timeout=30000", "--prefix", folder];
@@ -29,13 +36,6 @@ export async function installPackages(...packages: readonly string[]): Promise<I
   const code = await npm.exited;
   clearTimeout(timer);
   if (code === 0) return { folder };
-  await rm(folder, { recursive: true });
   const reason = code === undefined ? `no result within ${TIME_LIMIT_MS / 1000} s` : `exit code ${code}`;
   return { whyMissing: `npm cannot install ${packages.join(" ")}: ${reason}` };
-}
-
-/** Runs a program in a folder of installed packages, which is also its home. Returns its exit code and its output. */
-export async function runInstalled(folder: string, ...commandLine: readonly string[]) {
-  await using command = run(["sh", "-c", 'cd "$0" && exec "$@"', folder, ...commandLine], { HOME: folder });
-  return { code: await command.exited, out: command.stdout(), error: command.stderr() };
 }

@@ -2,17 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFile, cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { exports as entries, version } from "../package.json" with { type: "json" };
-import { type Command, run } from "./command.ts";
+import { type Command, ROOT, run, runIn, succeed } from "./command.ts";
 import { callTool, connectHttpClient, startStdioClient } from "./mcp-client.ts";
+import { whyNoRegistry } from "./npm-install.ts";
 import { skipFor } from "./skip.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const whyNoInstall =
-  process.env.TODO_TEST_PACKAGE === undefined
-    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
-    : undefined;
 
 const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
@@ -57,20 +51,10 @@ let folder: string;
 let tarball: string;
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), "todo-package-")));
-  await said(run(["npm", "pack", "--silent", "--pack-destination", folder]));
+  await succeed(run(["npm", "pack", "--silent", "--pack-destination", folder]));
   tarball = join(folder, `todo-service-${version}.tgz`);
 });
 afterAll(() => rm(folder, { recursive: true }));
-
-/** Returns the standard output of a command that succeeds. */
-async function said(command: Command): Promise<string> {
-  expect([await command.exited, command.stdout(), command.stderr()]).toEqual([
-    0,
-    expect.any(String),
-    expect.any(String),
-  ]);
-  return command.stdout();
-}
 
 /** Writes a `bunfig.toml` and a `tsconfig.json` that would make Bun run `planted.ts` of the same folder. */
 async function plantConfiguration(where: string): Promise<void> {
@@ -80,11 +64,8 @@ async function plantConfiguration(where: string): Promise<void> {
   await writeFile(join(where, "tsconfig.json"), JSON.stringify({ compilerOptions: { paths } }));
 }
 
-const runIn = (where: string, commandLine: readonly string[]): Command =>
-  run(["sh", "-c", 'cd "$0" && exec "$@"', where, ...commandLine]);
-
 test("the package contains only the needed files", async () => {
-  const packed = (await said(run(["tar", "-tzf", tarball]))).trimEnd().split("\n");
+  const packed = (await succeed(run(["tar", "-tzf", tarball]))).trimEnd().split("\n");
   const files = packed.map((path) => path.replace("package/", ""));
   const sources = [...new Bun.Glob("src/**/*.{sql,ts}").scanSync(ROOT)].filter(
     (path) => !path.endsWith(".test.ts"),
@@ -104,15 +85,15 @@ test("the package contains only the needed files", async () => {
 });
 
 test("publint finds no problem in the package", async () => {
-  expect(await said(run(["node_modules/.bin/publint", "--strict", tarball]))).toContain("All good!");
+  expect(await succeed(run(["node_modules/.bin/publint", "--strict", tarball]))).toContain("All good!");
 });
 
 // The package is ESM only: every supported Node can require() it, and the mode "node10" does not support "exports".
-test.skipIf(skipFor(whyNoInstall))("the package's types are right for every module resolution", async () => {
-  await said(runIn(folder, ["npx", "--yes", ARE_THE_TYPES_WRONG, "--profile", "esm-only", tarball]));
+test.skipIf(skipFor(whyNoRegistry))("the package's types are right for every module resolution", async () => {
+  await succeed(runIn(folder, ["npx", "--yes", ARE_THE_TYPES_WRONG, "--profile", "esm-only", tarball]));
 });
 
-test.skipIf(skipFor(whyNoInstall))("npx starts the server from the package, without a command", async () => {
+test.skipIf(skipFor(whyNoRegistry))("npx starts the server from the package, without a command", async () => {
   const where = join(folder, "npx");
   await mkdir(where);
   // npx keeps what it installs in npm's cache.
@@ -134,14 +115,14 @@ test.skipIf(skipFor(whyNoInstall))("npx starts the server from the package, with
   expect(await npx.exited).toBe(0);
   expect(await readdir(where)).toContain("todos.db");
   const help = runIn(where, ["npx", "--yes", ...cache, spec, "--version"]);
-  expect(await said(help)).toBe(`${version}\n`);
+  expect(await succeed(help)).toBe(`${version}\n`);
 });
 
 /** Installs the package into a folder as npm does, with the dependencies that are already here. */
 async function unpack(where: string): Promise<void> {
   const modules = join(where, "node_modules");
   await mkdir(join(modules, "todo-service"), { recursive: true });
-  await said(run(["tar", "-xzf", tarball, "-C", join(modules, "todo-service"), "--strip-components=1"]));
+  await succeed(run(["tar", "-xzf", tarball, "-C", join(modules, "todo-service"), "--strip-components=1"]));
   for (const name of await readdir(join(ROOT, "node_modules")))
     if (!name.startsWith(".")) await symlink(join(ROOT, "node_modules", name), join(modules, name));
   await mkdir(join(modules, ".bin"));
@@ -151,13 +132,13 @@ async function unpack(where: string): Promise<void> {
 const install =
   (...flags: readonly string[]) =>
   async (where: string): Promise<void> => {
-    await said(runIn(where, ["npm", "install", "--no-audit", "--no-fund", ...flags, tarball]));
+    await succeed(runIn(where, ["npm", "install", "--no-audit", "--no-fund", ...flags, tarball]));
   };
 
 describe.each([
   ["unpacked", undefined, unpack],
-  ["installed", whyNoInstall, install()],
-  ["installed without install scripts", whyNoInstall, install("--ignore-scripts")],
+  ["installed", whyNoRegistry, install()],
+  ["installed without install scripts", whyNoRegistry, install("--ignore-scripts")],
 ] as const)("the package, %s", (name, whyNot, put) => {
   let home: string;
   beforeAll(async () => {
@@ -173,9 +154,13 @@ describe.each([
     await using npx = runIn(home, ["npx", "todo", "serve", "--port", "0"]);
     const url = await npx.url;
     try {
-      expect(await said(runIn(home, ["node", "client.js", url, "buy milk"]))).toBe("string buy milk false\n");
-      expect(await said(runIn(home, [process.execPath, "client.js", url, "eat"]))).toBe("string eat false\n");
-      const listed = await said(runIn(home, ["npx", "todo", "list", "--url", url]));
+      expect(await succeed(runIn(home, ["node", "client.js", url, "buy milk"]))).toBe(
+        "string buy milk false\n",
+      );
+      expect(await succeed(runIn(home, [process.execPath, "client.js", url, "eat"]))).toBe(
+        "string eat false\n",
+      );
+      const listed = await succeed(runIn(home, ["npx", "todo", "list", "--url", url]));
       expect(listed).toMatch(/ {2}buy milk\n.* {2}eat\n/);
       const docs = await fetch(`${url}/docs`, { headers: { Accept: "text/html" } });
       expect([docs.status, await docs.text()]).toEqual([200, expect.stringContaining("/assets/")]);
@@ -215,7 +200,7 @@ describe.each([
     const planted = ["planted.ts", "bunfig.toml", "tsconfig.json"];
     try {
       await plantConfiguration(home);
-      expect(await said(runIn(home, ["node_modules/.bin/todo", "--version"]))).toBe(`${version}\n`);
+      expect(await succeed(runIn(home, ["node_modules/.bin/todo", "--version"]))).toBe(`${version}\n`);
     } finally {
       for (const name of planted) await rm(join(home, name));
     }
@@ -230,7 +215,7 @@ describe.each([
     const how = ["--lib", "es2022,dom", "--module", module, "--moduleResolution", resolution];
     const tsc = runIn(home, [join(ROOT, "node_modules/.bin/tsc"), ...flags, ...how, "program.ts"]);
     expect([await tsc.exited, tsc.stdout()]).toEqual([0, ""]);
-    expect(await said(runIn(home, [process.execPath, "program.ts"]))).toBe('1 [ "todo_not_found" ] 2\n');
+    expect(await succeed(runIn(home, [process.execPath, "program.ts"]))).toBe('1 [ "todo_not_found" ] 2\n');
   });
 });
 
@@ -238,7 +223,7 @@ test("the command of a clone runs no code from the current folder", async () => 
   const where = join(folder, "planted");
   await mkdir(where);
   await plantConfiguration(where);
-  expect(await said(runIn(where, [join(ROOT, "bin/todo"), "--version"]))).toBe(`${version}\n`);
+  expect(await succeed(runIn(where, [join(ROOT, "bin/todo"), "--version"]))).toBe(`${version}\n`);
 });
 
 describe("a clone installed without install scripts", () => {
@@ -274,7 +259,9 @@ describe("a clone installed without install scripts", () => {
   });
 
   test("runs every command with npm run todo", async () => {
-    expect(await said(runIn(clone(), ["npm", "run", "-s", "todo", "--", "--version"]))).toBe(`${version}\n`);
+    expect(await succeed(runIn(clone(), ["npm", "run", "-s", "todo", "--", "--version"]))).toBe(
+      `${version}\n`,
+    );
   });
 
   test("runs its tests with npm test", async () => {
@@ -315,7 +302,7 @@ describe("the command", () => {
     const others = alone ? [] : ["node_modules/bun/bin/bun.exe"];
     const programs = [...new Set([join(modules, "bun/bin/bun.exe"), join(modules, program), ...others])];
     const todo = await todoAmong(name, command, programs);
-    const [path = "", args] = (await said(todo)).split("\n");
+    const [path = "", args] = (await succeed(todo)).split("\n");
     expect(await realpath(path)).toBe(join(folder, name, modules, program));
     const main = join(folder, name, command, "../../src/cli/main.ts");
     const flags = "<--no-env-file><--config=/dev/null><--tsconfig-override=/dev/null>";

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { appendFile, chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SQL } from "bun";
-import { type Command, run, runTodo } from "./command.ts";
+import { type Command, run, runTodo, succeed } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { createTodo } from "./served-todos.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
@@ -29,11 +29,6 @@ const asPostgres = (command: string): Command =>
       PATH: `${BIN}:${process.env.PATH}`,
     },
   );
-
-async function succeed(command: Command): Promise<string> {
-  expect([await command.exited, command.stderr()]).toEqual([0, expect.any(String)]);
-  return command.stdout();
-}
 
 test.skipIf(skipFor(whyNot))(
   "PostgreSQL recovers to a second from a base backup and archived WAL, and clients resync",

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { startTodoService, type TestServiceOptions } from "../src/testing.ts";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
-import { ROOT, run } from "./command.ts";
+import { ROOT, runIn, succeed } from "./command.ts";
 import { readPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
-import { REGISTRY_VARIABLES } from "./npm-install.ts";
+import { REGISTRY_VARIABLES, whyNoRegistry } from "./npm-install.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -19,11 +19,6 @@ const CREATE_VITE = "vite@9.3.0";
 const VITEST = "vitest@5.1.1";
 const GUIDE = readPage("docs/how-to/connect-a-web-app.md");
 
-const whyNoRegistry =
-  process.env.TODO_TEST_PACKAGE === undefined
-    ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"
-    : undefined;
-
 let folder: string;
 beforeAll(async () => {
   folder = await realpath(await mkdtemp(join(tmpdir(), "todo-web-app-")));
@@ -32,16 +27,14 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }));
 
 /** Runs shell commands in a folder, and returns their output. Rejects if one fails. */
-async function sh(where: string, commands: string): Promise<string> {
-  await using command = run(["sh", "-ec", `cd "$0"\n${commands}`, where], {
-    ...REGISTRY_VARIABLES,
-    npm_config_audit: "false",
-    npm_config_fund: "false",
-  });
-  const code = await command.exited;
-  expect([code, code === 0 ? "" : command.stdout() + command.stderr()]).toEqual([0, ""]);
-  return command.stdout();
-}
+const sh = (where: string, commands: string): Promise<string> =>
+  succeed(
+    runIn(where, ["sh", "-ec", commands], {
+      ...REGISTRY_VARIABLES,
+      npm_config_audit: "false",
+      npm_config_fund: "false",
+    }),
+  );
 
 /** Writes the blocks of a page that are files below a folder. */
 async function writeFiles(page: typeof GUIDE, where: string): Promise<void> {
@@ -83,7 +76,7 @@ describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
     const name = `vite-${port}.config.ts`;
     await Bun.write(join(app(), name), config.replace("http://127.0.0.1:3000", service.url));
     const vite = ["node_modules/vite/bin/vite.js", "--config", name, "--port", `${port}`, "--strictPort"];
-    stack.use(run(["sh", "-c", 'cd "$0" && exec "$@"', app(), "node", ...vite]));
+    stack.use(runIn(app(), ["node", ...vite]));
     const url = `http://localhost:${port}/`;
     await until(
       () =>
