@@ -23,7 +23,8 @@ export interface ConfirmedList {
 
 /** Returns a list before its first event. */
 export const startList = ({ todos = [], position }: Partial<Snapshot> = {}): ConfirmedList => ({
-  ...{ todos, position },
+  todos,
+  position,
   status: "connecting",
 });
 
@@ -41,7 +42,7 @@ export async function synchronize(
   for (let attempt = 0; !signal.aborted; ) {
     let error: TodoApiError | undefined;
     try {
-      if (list.position === undefined) {
+      if (!list.position) {
         const { todos, position } = await source.list({ ...options, retries: 0 });
         if (signal.aborted) return;
         Object.assign(list, { todos, position });

@@ -66,7 +66,7 @@ export function readEvents(
       const startedAt = Date.now();
       let error = new TodoApiError("network_error", "the event stream ended");
       try {
-        const search = position === undefined ? "" : `?since=${encodeURIComponent(position)}`;
+        const search = position ? `?since=${encodeURIComponent(position)}` : "";
         const call: Call = { method: "GET", path: `/api/events${search}`, accept: "text/event-stream" };
         const exchange = await send(call, { ...options, signal });
         const { response } = exchange;

@@ -21,7 +21,7 @@ const FRAME_MS = 16;
  * TypeError if the list to start from is only a page.
  */
 export function followList(source: Source, options: FollowOptions): FollowedList {
-  if (options.from?.next !== undefined) throw new TypeError("from: a page is not the whole list");
+  if (options.from?.next) throw new TypeError("from: a page is not the whole list");
   const subscribers = new Set<{ readonly onState: (state: LiveList) => void }>();
   let list = startList(options.from);
   const { overlay, ...writes } = createPendingWrites(source.writes, () => list, onChange);
@@ -38,7 +38,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     if (!isOutdated) return state;
     isOutdated = false;
     const { todos, position } = list;
-    if (position !== undefined) overlay.advance(position);
+    if (position) overlay.advance(position);
     const next = { ...list, todos: reuse(overlay.apply(todos), state.todos) };
     if (!isSame(next, state)) state = next;
     return state;
@@ -95,7 +95,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   /** Publishes a state after one frame, with the changes until then. */
   function onChange(error?: unknown): void {
     if (isUnauthorized(error)) restart();
-    if (list.position !== undefined && overlay.needsList) {
+    if (list.position && overlay.needsList) {
       run?.abort();
       list.position = undefined;
       start();

@@ -200,8 +200,6 @@ describe("an overlay", () => {
     todo: { id, title: id, done },
   });
 
-  const since = (newest: string, position?: string) => ({ newest, position });
-
   test("drops a write at once if its answer has no position", () => {
     const overlay = new Overlay();
     overlay.confirm("1", { ...effect("setDone", "1", true), position: undefined });
@@ -217,7 +215,7 @@ describe("an overlay", () => {
 
   test("hides no to-do that is older than a new one of the same title", () => {
     const overlay = new Overlay();
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("1") });
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "1" });
     expect(
       overlay.apply([todo, { ...todo, id: "2", done: true }]).map(({ id }) => isNewId(id) || id),
     ).toEqual(["1", true]);
@@ -226,7 +224,7 @@ describe("an overlay", () => {
   test("hides what may be the answer in a store that begins again with the first id", () => {
     const overlay = new Overlay();
     overlay.advance("e-5");
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("100", "e-5") });
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "100", position: "e-5" });
     expect(overlay.apply(list)).toHaveLength(2);
     overlay.advance("f-0", overlay.answers);
     expect(overlay.apply(list)).toHaveLength(1);
@@ -234,7 +232,7 @@ describe("an overlay", () => {
 
   test("shows a to-do that is older than a write from before the first list", () => {
     const overlay = new Overlay();
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, since: since("50") });
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "50" });
     overlay.advance("e-9", overlay.answers);
     expect(overlay.apply(list)).toHaveLength(2);
   });

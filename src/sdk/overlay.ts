@@ -10,17 +10,13 @@ export interface Effect {
   readonly todo: Todo;
 }
 
-/** A write without an answer. */
+/** A write without an answer. What it knows of the list matters when it creates a to-do. */
 export interface Write extends Effect {
   todo: Todo;
-  /** The list when a to-do was created: the answer can only be a newer to-do, unless another store began with the first id again. */
-  readonly since?: Since | undefined;
-}
-
-export interface Since {
-  readonly newest: TodoId;
-  /** Absent before the first list. */
-  readonly position: string | undefined;
+  /** The newest to-do when it was made. The answer can only be a newer one, unless another store began with the first id again. */
+  readonly after?: TodoId | undefined;
+  /** The position of the list then. Absent before the first list. */
+  readonly position?: string | undefined;
 }
 
 /** What a response says about a write. */
@@ -77,7 +73,7 @@ export class Overlay {
     const { todo, position } = confirmation;
     if (before !== todo.id) this.#rename(before, todo.id);
     const answer = ++this.answers;
-    const ahead = position === undefined ? 0 : lead(this.#position, position);
+    const ahead = position ? lead(this.#position, position) : 0;
     this.needsList ||= Number.isNaN(ahead);
     if (ahead >= 0) this.#answered = this.#answered.filter((other) => other.todo.id !== todo.id);
     else this.#answered.push({ ...confirmation, answer });
@@ -121,7 +117,7 @@ export class Overlay {
   /** Returns the service's list with all effects. */
   apply(todos: readonly Todo[]): readonly Todo[] {
     const writes = [...this.#answered, ...this.pending];
-    if (writes.length === 0) return todos;
+    if (!writes.length) return todos;
     const visible = this.#withoutCreated(todos);
     const changed = new Map<TodoId, Todo | undefined>();
     for (const write of writes) {
@@ -138,11 +134,9 @@ export class Overlay {
     const last = todos.at(-1)?.id ?? "";
     const newest = new Map<string, TodoId>();
     // The oldest create of a title decides, so it comes last.
-    for (const { kind, todo, since } of [...this.pending].reverse()) {
-      if (kind !== "create") continue;
-      const { newest: after = "", position } = since ?? {};
-      const isOther = position !== undefined && Number.isNaN(lead(this.#position, position));
-      newest.set(todo.title, isOther && compareIds(last, after) < 0 ? "" : after);
+    for (const { kind, todo, after = "", position } of [...this.pending].reverse()) {
+      const isOther = position && Number.isNaN(lead(this.#position, position));
+      if (kind === "create") newest.set(todo.title, isOther && compareIds(last, after) < 0 ? "" : after);
     }
     const own = new Set(this.#ids.values());
     return todos.filter(({ id, title }) => compareIds(id, newest.get(title) ?? id) <= 0 || own.has(id));

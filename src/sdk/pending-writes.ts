@@ -30,42 +30,37 @@ export function createPendingWrites(
     send: (id: TodoId) => Promise<Answer<T>>,
   ): Promise<T> => {
     const { todos, position } = getList();
-    const write = { ...effect, since: { newest: todos.at(-1)?.id ?? "", position } };
-    overlay.pending.push(write);
+    const write: Write = { ...effect, after: todos.at(-1)?.id, position };
+    // After a sign-out, the overlay has other ones.
+    const { pending } = overlay;
+    const isPending = (): boolean => overlay.pending === pending;
+    pending.push(write);
     onChange();
-    const answered = written.then(() => sendWrite(write, send));
+    const answered = written.then(async () => {
+      if (!isPending()) throw new TodoApiError("unauthorized", "signed out");
+      const { kind, todo } = write;
+      let confirmation: Confirmation | undefined;
+      let failure: unknown;
+      try {
+        if (kind !== "create" && isNewId(todo.id))
+          throw new TodoApiError("todo_not_found", "the to-do was not created");
+        const { result, position } = await send(todo.id);
+        confirmation = { kind, todo: result ?? todo, position };
+        return result;
+      } catch (error) {
+        failure = error;
+        // The to-do does not exist any more, and the list may not know that yet.
+        if (error instanceof TodoApiError && error.position)
+          confirmation = { kind: "delete", todo, position: error.position };
+        throw error;
+      } finally {
+        pending.shift();
+        if (confirmation && isPending()) overlay.confirm(todo.id, confirmation);
+        onChange(failure);
+      }
+    });
     written = answered.catch(() => {});
     return answered;
-  };
-
-  const sendWrite = async <T extends Todo | undefined>(
-    write: Write,
-    send: (id: TodoId) => Promise<Answer<T>>,
-  ): Promise<T> => {
-    const isPending = (): boolean => overlay.pending[0] === write;
-    if (!isPending()) throw new TodoApiError("unauthorized", "signed out");
-    const { kind, todo } = write;
-    let confirmation: Confirmation | undefined;
-    let failure: unknown;
-    try {
-      if (kind !== "create" && isNewId(todo.id))
-        throw new TodoApiError("todo_not_found", "the to-do was not created");
-      const { result, position } = await send(todo.id);
-      confirmation = { kind, todo: result ?? todo, position };
-      return result;
-    } catch (error) {
-      failure = error;
-      // The to-do does not exist any more, and the list may not know that yet.
-      if (error instanceof TodoApiError && error.position !== undefined)
-        confirmation = { kind: "delete", todo, position: error.position };
-      throw error;
-    } finally {
-      // A sign-out has ended the wait of all writes.
-      if (isPending()) overlay.pending.shift();
-      else confirmation = undefined;
-      if (confirmation !== undefined) overlay.confirm(todo.id, confirmation);
-      onChange(failure);
-    }
   };
 
   return {

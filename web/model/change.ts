@@ -1,5 +1,5 @@
 import type { Todo, TodoApiError, TodoId } from "../../src/sdk/client.ts";
-import type { Effect, Since } from "../../src/sdk/overlay.ts";
+import type { Write } from "../../src/sdk/overlay.ts";
 
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
@@ -10,8 +10,10 @@ export interface Target extends Todo {
   readonly id: TodoId;
   /** Titles never change, so another title under this id shows that the service has another list. */
   readonly title: string;
-  /** The list when a new to-do was added. */
-  readonly since?: Since;
+  /** The newest to-do when a new one was added. */
+  readonly after?: TodoId;
+  /** The position of the list then. */
+  readonly position?: string | undefined;
 }
 
 /** One change of the user's, to one or more to-dos, that the service has not confirmed. */
@@ -48,9 +50,9 @@ const EFFECTS = {
 } as const;
 
 /** Returns what a change does to a to-do. */
-export function toEffect(kind: ChangeKind, { since, ...todo }: Target): Effect {
+export function toWrite(kind: ChangeKind, { after, position, ...todo }: Target): Write {
   const done = kind === "done" || (kind !== "open" && todo.done);
-  return { kind: EFFECTS[kind], todo: { ...todo, done } };
+  return { kind: EFFECTS[kind], todo: { ...todo, done }, after, position };
 }
 
 let lastTime = 0;

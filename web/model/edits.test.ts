@@ -70,6 +70,8 @@ function createPages() {
   type Edit = (changes: readonly Change[]) => readonly Change[];
   let shown: readonly Change[] = [];
   let stored: readonly Change[] = [];
+  /** What the page knows of it. */
+  let committed: readonly Change[] = [];
   let waiting: Edit[] = [];
   let own = new Set<string>();
   const created = new Map<TodoId, Todo>();
@@ -89,19 +91,20 @@ function createPages() {
       stored = waiting.reduce((changes, edit) => edit(changes), stored);
       expect(stored).toEqual(shown);
       waiting = [];
+      committed = stored;
     },
     /** The page closes when the browser has stored some edits. The next page knows no answers. */
     close: (count: number): readonly Change[] => {
       stored = waiting.slice(0, count).reduce((changes, edit) => edit(changes), stored);
       const sending = selectClosing(shown.filter(({ key }) => own.has(key)));
       shown = markSent(shown, toKeys(sending), SENT);
-      const closing = JSON.parse(JSON.stringify(toClosing(shown, own)));
+      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, committed)));
       const left = addLeft(stored, [closing]);
       expect(addLeft(left, [closing])).toEqual(left);
       // What was sent and answered may be sent again.
       const kept = left.filter(({ key, sent }) => sent === undefined || toKeys(shown).has(key));
       expect(toKeys(kept)).toEqual(toKeys(shown));
-      [shown, stored] = [left, left];
+      [shown, stored, committed] = [left, left, left];
       [waiting, own] = [[], new Set()];
       created.clear();
       return sending;

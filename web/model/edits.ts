@@ -146,7 +146,7 @@ export function selectReady(
 export interface Closing {
   /** The page's own changes. */
   readonly changes: Changes;
-  /** The keys of its changes that have ended. */
+  /** The keys of the changes that have ended. */
   readonly ended: readonly string[];
 }
 
@@ -160,12 +160,16 @@ export function selectClosing(changes: Changes): Changes {
   });
 }
 
-/** Returns what a closing page leaves. @param own the keys of its own changes */
-export function toClosing(changes: Changes, own: ReadonlySet<string>): Closing {
+/**
+ * Returns what a closing page leaves.
+ * @param own the keys of its own changes
+ * @param stored the changes that IndexedDB had, as far as the page knows
+ */
+export function toClosing(changes: Changes, own: ReadonlySet<string>, stored: Changes): Closing {
   const left = toKeys(changes);
   return {
     changes: changes.filter(({ key }) => own.has(key)),
-    ended: [...own].filter((key) => !left.has(key)),
+    ended: [...own.union(toKeys(stored)).difference(left)],
   };
 }
 

@@ -1,15 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { findTodo } from "../../src/sdk/json.ts";
 import { isSameTodo } from "../../src/sdk/todo.ts";
-import {
-  type Change,
-  type ChangeKind,
-  INVERSES,
-  isDeletion,
-  newId,
-  type Target,
-  toEffect,
-} from "./change.ts";
+import { type Change, type ChangeKind, INVERSES, isDeletion, newId, type Target, toWrite } from "./change.ts";
 import type { Outbox } from "./outbox.ts";
 import type { State } from "./state.ts";
 
@@ -72,7 +64,7 @@ export class History {
     const { since } = this.#state;
     if (kind !== "created") return this.#outbox.add(kind, targets, this.#findConfirmed(kind, targets));
     // The service creates open to-dos.
-    const open = targets.map((target) => ({ ...target, done: false, since }));
+    const open = targets.map((target) => ({ ...target, done: false, ...since }));
     const done = targets.filter((target) => target.done);
     const changes = this.#outbox.add(kind, open, new Set());
     return done.length > 0 ? [...changes, ...this.#outbox.add("done", done, new Set())] : changes;
@@ -87,7 +79,7 @@ export class History {
     if (isDeletion(kind)) this.#outbox.withdraw(step.changes);
     const { targets, ...skipped } = this.#select(
       step,
-      (todo, target) => isDeletion(kind) || isSameTodo(todo, toEffect(kind, target).todo),
+      (todo, target) => isDeletion(kind) || isSameTodo(todo, toWrite(kind, target).todo),
     );
     if (!isDeletion(kind) && targets.length > 0) this.#addToOutbox(INVERSES[kind], targets);
     if (targets.length > 0) this.#undone = [...this.#undone, { ...step, targets }];
@@ -143,7 +135,7 @@ export class History {
   /** Returns the to-dos that the service has as a change leaves them, so far as this window knows. */
   #findConfirmed(kind: ChangeKind, targets: readonly Target[]): ReadonlySet<TodoId> {
     const isConfirmed = (target: Target): boolean =>
-      isSameTodo(this.#state.findConfirmed(target.id), toEffect(kind, target).todo);
+      isSameTodo(this.#state.findConfirmed(target.id), toWrite(kind, target).todo);
     return new Set(targets.filter(isConfirmed).map(({ id }) => id));
   }
 

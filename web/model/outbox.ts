@@ -24,6 +24,8 @@ const CLOSING = "closing.";
  */
 export class Outbox extends EventTarget {
   #stored: readonly Change[] = [];
+  /** What IndexedDB had after the last edit. */
+  #committed: readonly Change[] = [];
   /** The deletions that can be undone. */
   #held: readonly Change[] = [];
   readonly #onAnswers = new Set<(answers: readonly Answer[]) => void>();
@@ -118,6 +120,7 @@ export class Outbox extends EventTarget {
     const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
     this.#pending--;
     if (stored === undefined) this.#unstored.abort();
+    else this.#committed = stored;
     if (this.unstored.aborted) {
       // The stored changes may lack earlier edits, so the caller learns what this edit does here.
       edit(before);
@@ -266,7 +269,7 @@ export class Outbox extends EventTarget {
     const own = this.sendable.filter(({ key }) => this.#mine.has(key));
     const sending = edits.toKeys(position === undefined ? [] : edits.selectClosing(own));
     this.#stored = edits.markSent(this.#stored, sending, position ?? "");
-    const closing = edits.toClosing(this.#stored, this.#mine);
+    const closing = edits.toClosing(this.#stored, this.#mine, this.#committed);
     // After a sign-out, nothing may stay in the browser.
     if (readSetting("owner") === this.owner && closing.changes.length + this.#pending > 0)
       writeSetting(CLOSING + newId(), JSON.stringify(closing));

@@ -42,7 +42,7 @@ test("a new to-do is shown once when the list has it before its answer, beside a
   const changes = new Changes();
   const state = new State(changes);
   state.setList([open("1", "milk")], "a-1");
-  const add = changeOf("created", { ...open(newId(), "milk"), since: state.since });
+  const add = changeOf("created", { ...open(newId(), "milk"), ...state.since });
   changes.set(add);
   expect(shown(state)).toEqual(["milk", "milk"]);
   state.setList([open("1", "milk"), open("2", "milk")], "a-2");

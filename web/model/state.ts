@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { findTodo } from "../../src/sdk/json.ts";
-import { isNewId, Overlay, type Since } from "../../src/sdk/overlay.ts";
-import { type Change, type Target, toEffect } from "./change.ts";
+import { isNewId, Overlay } from "../../src/sdk/overlay.ts";
+import { type Change, type Target, toWrite } from "./change.ts";
 import type { Answer, Outbox } from "./outbox.ts";
 
 /** The list as it was when this browser was last connected. */
@@ -119,18 +119,17 @@ export class State {
     const { changes } = this.#outbox;
     const cleared = changes.flatMap(({ kind, targets }) => (kind === "cleared" ? targets : []));
     this.#cleared = new Set(cleared.map(({ id }) => id));
-    this.#overlay.pending = changes.flatMap(({ key, kind, targets }) =>
-      targets.flatMap((target) =>
-        kind === "cleared" || this.#answered.has(`${key}/${target.id}`)
-          ? []
-          : [{ ...toEffect(kind, target), since: target.since }],
-      ),
-    );
+    const isPending = (key: string, { id }: Target): boolean => !this.#answered.has(`${key}/${id}`);
+    this.#overlay.pending = changes
+      .filter(({ kind }) => kind !== "cleared")
+      .flatMap(({ key, kind, targets }) =>
+        targets.filter((target) => isPending(key, target)).map((target) => toWrite(kind, target)),
+      );
   }
 
   /** The list now, for new to-dos. */
-  get since(): Since {
-    return { newest: this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "", position: this.position };
+  get since() {
+    return { after: this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "", position: this.position };
   }
 
   /** Clearing done to-dos must not delete one that someone reopens before it is sent. */

@@ -10,7 +10,7 @@ import {
   isDeletion,
   type Rejection,
   type Target,
-  toEffect,
+  toWrite,
 } from "../model/change.ts";
 import * as edits from "../model/edits.ts";
 import type { Answer, Outbox } from "../model/outbox.ts";
@@ -231,7 +231,7 @@ export class Sender {
       if (!isRejection(error)) throw error;
       this.#onAnswered();
       if (error.code !== "todo_not_found") return { reason: error };
-      const confirmation = { ...toEffect("deleted", target), position: error.position };
+      const confirmation = { kind: "delete", todo: target, position: error.position } as const;
       return isDeletion(kind) || outbox.isDeleting(id) ? { confirmation } : { confirmation, reason: "gone" };
     }
   }
@@ -272,8 +272,8 @@ async function sendTarget(
     : isDeletion(kind)
       ? writes.delete(id, { signal })
       : writes.setDone(id, kind === "done", { signal }));
-  const effect = toEffect(kind, target);
-  return { ...effect, todo: result ?? effect.todo, position };
+  const { kind: effect, todo } = toWrite(kind, target);
+  return { kind: effect, todo: result ?? todo, position };
 }
 
 /** Returns whether the service rejected the change itself. Other failures can pass. */
