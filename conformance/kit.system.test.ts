@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { Generator } from "./generator.ts";
 import { ownProperty, parseJson } from "./json.ts";
 import { Model } from "./model.ts";
+import { runModel } from "./model-run.ts";
 import {
   clientName,
   type Handler,
@@ -19,7 +20,7 @@ import {
   withServer,
 } from "./reference-server.ts";
 import { type RuleId, reliesOn, rules } from "./rules.ts";
-import { checkServer, createClient, judgeByModel, type Options, type Report, runCases } from "./runner.ts";
+import { checkServer, createClient, type Options, type Report, runCases } from "./runner.ts";
 import { applyInSomeOrder } from "./some-order.ts";
 import { CapturedResponse, Stopped } from "./target-client.ts";
 
@@ -46,7 +47,7 @@ function failedCases(handler: Handler): Promise<string[]> {
 /** Returns the rule that the model finds violated. */
 function violatedByModel(handler: Handler): Promise<(string | undefined)[]> {
   return withServer(handler, emptyState(), async (baseUrl) => {
-    const { violation } = await judgeByModel(createClient({ baseUrl, ...ALL_OPTIONS }), ALL_OPTIONS);
+    const { violation } = await runModel(createClient({ baseUrl, ...ALL_OPTIONS }), ALL_OPTIONS);
     return [violation?.rule];
   });
 }
@@ -599,6 +600,16 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
     ADMIN,
     (response, { authorization }) => (response.ok || authorization === "" ? response : problem(500)),
   ),
+  "create.in-parts: decodes each part of a body alone": withRequest((request) => ({
+    ...request,
+    body: request.parts.map((part) => Buffer.from(part).toString()).join(""),
+  })),
+  "get.not-modified: takes every conditional GET for unchanged": override(/^GET/, ({ headers }) =>
+    headers.has("if-none-match") ? new Response(null, { status: 304 }) : undefined,
+  ),
+  "delete.only-one: deletes every to-do whose id starts with the id": after(DELETE, ({ todos }, { path }) => {
+    for (const id of todos.keys()) if (`/api/todos/${id}`.startsWith(path)) todos.delete(id);
+  }),
   "todo.id.increasing: assigns descending ids": overrideTitle(
     (title) => title.trim() !== "" && title.length <= 120,
     (title, state) =>
@@ -773,6 +784,9 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   "bearer.near-miss.401: accepts a token with a word after it": withAuthorization(WHOAMI, (sent) =>
     sent.split(" ").slice(0, 2).join(" "),
   ),
+  "bearer.scheme.401: finds a token anywhere in the header": withAuthorization(WHOAMI, (sent) =>
+    sent.endsWith(bearer) ? bearer : sent,
+  ),
   "bearer.scheme.401: accepts a token as a Basic password": withAuthorization(WHOAMI, (sent) =>
     parseBasic(sent)[1] === token ? bearer : sent,
   ),
@@ -793,6 +807,9 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
   // The Basic check
   "basic.password.refused: accepts the user without a colon": withAuthorization(ADMIN, (sent) =>
     sent === `Basic ${btoa(user.name)}` ? basic : sent,
+  ),
+  "basic.scheme.refused: accepts the bearer token as a password": withAuthorization(ADMIN, (sent) =>
+    parseBasic(sent)[1] === token ? basic : sent,
   ),
   "basic.missing.refused: trusts the name in a header": withIdentity(ADMIN, basic),
   "basic.missing.refused: accepts its cookie instead of credentials": withCookie(ADMIN, basic),
@@ -874,6 +891,16 @@ const PERMITTED_VARIANTS: Readonly<Record<string, Handler>> = {
   "rejects unknown keys": override(TODOS, ({ body }) =>
     /"(title|done)":[^,]*,"|"id":/.test(body) ? problem(422) : undefined,
   ),
+  "limits the rate after five wrong credentials": (() => {
+    const wrong: string[] = [];
+    return withResponse(/whoami|admin/, (response, { path }) => {
+      if (wrong.filter((each) => each === path).length < 5) {
+        if (!response.ok) wrong.push(path);
+        return response;
+      }
+      return new Response(null, { status: 429, headers: { "retry-after": "0.01" } });
+    });
+  })(),
   "rejects ids with leading zeros": override(TODO, ({ path }) =>
     /todos\/0\d/.test(path) ? problem(400) : undefined,
   ),

@@ -4,19 +4,19 @@ import { Generator } from "./generator.ts";
 import { ownProperty } from "./json.ts";
 import { Model } from "./model.ts";
 import { type Failure, shrink } from "./shrink.ts";
-import type { Credentials, Step } from "./step.ts";
+import type { Step } from "./step.ts";
 import { RuleViolation, type TargetClient } from "./target-client.ts";
 import { LIST, Walk } from "./walk.ts";
 
 export interface ModelOptions {
-  readonly seed: number;
-  /** True when the target has just started, is empty and has no other clients. */
-  readonly fresh: boolean;
-  /** How long sequences are generated after the required ones. */
-  readonly seconds: number;
-  /** The required sequences end after this time, too. */
-  readonly maxSeconds: number;
-  readonly credentials: readonly Credentials[];
+  readonly token?: string;
+  readonly user?: { readonly name: string; readonly password: string };
+  /** True when the server has just started, is empty and has no other clients. Default: false. */
+  readonly fresh?: boolean;
+  /** The same seed generates the same sequences. Default: a random one. */
+  readonly seed?: number;
+  /** How long sequences are generated after the required ones. 0: not at all. */
+  readonly seconds?: number;
 }
 
 export interface ModelResult {
@@ -32,25 +32,37 @@ const SHRINK_SECONDS = 8;
 /** How often a sequence with concurrent requests is repeated, because it does not fail each time. */
 const REPETITIONS = 8;
 
-export async function runModel(client: TargetClient, options: ModelOptions): Promise<ModelResult> {
+const DEFAULT_SECONDS = 8;
+/** The required sequences end after this time, too, so that a run on a slow target takes at most two minutes. */
+const MAX_SECONDS = 80;
+
+/** Judges the to-do routes by the model. */
+export async function runModel(
+  client: TargetClient,
+  { seed, fresh = false, seconds = DEFAULT_SECONDS, token, user }: ModelOptions & { readonly seed: number },
+): Promise<ModelResult> {
   const start = performance.now();
   const hasTime = (seconds: number) => () => performance.now() - start < seconds * 1000;
-  const generator = new Generator(options.seed, options.credentials);
+  const generator = new Generator(seed, [
+    ...(token === undefined ? [] : (["token"] as const)),
+    ...(user === undefined ? [] : (["user"] as const)),
+    ...(["unknown token", "unknown user", "malformed"] as const),
+  ]);
   const isComplete = () => sequences >= generator.required.length;
-  let model = new Model(options.fresh, options.fresh ? 0n : undefined);
+  let model = new Model(fresh, fresh ? 0n : undefined);
   let elder: bigint | undefined;
   let sequences = 0;
-  while (hasTime(isComplete() ? options.seconds : options.maxSeconds)()) {
+  while (hasTime(isComplete() ? seconds : MAX_SECONDS)()) {
     const steps = generator.required[sequences]?.() ?? generator.any();
     const walk = new Walk(client, model, elder);
     try {
-      await execute(walk, steps, sequences % 2 === 0, hasTime(options.maxSeconds));
+      await execute(walk, steps, sequences % 2 === 0, hasTime(MAX_SECONDS));
       // One to-do stays, so that the target must keep it for the rest of the run.
       if (isComplete()) elder ??= walk.survivor;
       await walk.finish(elder);
     } catch (error) {
       if (!(error instanceof RuleViolation)) throw error;
-      const { violation, commands } = await minimize(client, options, {
+      const { violation, commands } = await minimize(client, fresh, {
         steps: walk.executed,
         violation: error,
       });
@@ -79,7 +91,7 @@ async function execute(
 
 async function minimize(
   client: TargetClient,
-  { fresh }: ModelOptions,
+  fresh: boolean,
   failure: Failure,
 ): Promise<{ violation: RuleViolation; commands: readonly string[] }> {
   const deadline = performance.now() + SHRINK_SECONDS * 1000;

@@ -6,6 +6,8 @@ export interface ParsedRequest {
   readonly method: string;
   readonly path: string;
   readonly body: string;
+  /** The body as it arrived. */
+  readonly parts: readonly Uint8Array[];
   readonly authorization: string;
   readonly headers: Headers;
 }
@@ -109,7 +111,9 @@ export async function withServer<T>(
       const { method, headers } = request;
       const path = new URL(request.url).pathname;
       const authorization = headers.get("authorization") ?? "";
-      return handler({ method, path, body: await request.text(), authorization, headers }, state);
+      const parts = await Array.fromAsync(request.body ?? []);
+      const body = Buffer.concat(parts).toString();
+      return handler({ method, path, body, parts, authorization, headers }, state);
     },
   });
   return await use(server.url.href);

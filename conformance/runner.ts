@@ -1,30 +1,24 @@
 /** Checks a server by the model and by every case, and reports a result for every rule. */
-import type { Case } from "./case.ts";
 import { cases as api } from "./cases/api.ts";
 import { cases as basic } from "./cases/basic.ts";
 import { cases as bearer } from "./cases/bearer.ts";
-import { type ModelResult, runModel } from "./model-run.ts";
+import { type ModelOptions, type ModelResult, runModel } from "./model-run.ts";
 import { type CaseRuleId, type Need, type Rule, reliesOn, rules } from "./rules.ts";
 import { RuleViolation, TargetClient, UnreachableError } from "./target-client.ts";
+
+/** Checks one rule. Throws a `RuleViolation` with the reason when the server violates it. */
+type Case = (client: TargetClient) => Promise<void>;
 
 // The type requires a case for every rule that the model does not judge.
 const cases: Readonly<Record<CaseRuleId, Case>> = { ...api, ...bearer, ...basic };
 
-export interface Options {
+export interface Options extends ModelOptions {
   /** An http or https URL. The runner appends the paths of the specification to it. */
   readonly baseUrl: string;
-  readonly token?: string;
-  readonly user?: { readonly name: string; readonly password: string };
   /** The name of the token's client. Without it, the runner accepts any text as a name. */
   readonly clientName?: string;
-  /** True when the server has just started, is empty and has no other clients. Default: false. */
-  readonly fresh?: boolean;
   /** Time limit for one request, in milliseconds. Default: 5000. */
   readonly timeoutMs?: number;
-  /** The same seed generates the same sequences. Default: a random one. */
-  readonly seed?: number;
-  /** How long the model generates sequences, in seconds. 0: only the required ones. Default: 8. */
-  readonly seconds?: number;
   /** Ends the run: no further request is sent, and the to-dos are deleted. The run rejects with `Stopped`. */
   readonly signal?: AbortSignal;
 }
@@ -49,10 +43,6 @@ export interface Report {
   readonly complete: boolean;
 }
 
-const DEFAULT_SECONDS = 8;
-/** The end of the model's part on a slow target, so that a run takes at most two minutes. */
-const MAX_SECONDS = 80;
-
 /** Checks the server at `options.baseUrl` against every rule. Rejects with `UnreachableError` when no server answers. */
 export async function checkServer(options: Options): Promise<Report> {
   const seed = options.seed ?? Math.floor(Math.random() * 1e9);
@@ -63,7 +53,7 @@ export async function checkServer(options: Options): Promise<Report> {
   });
   try {
     await checkReachable(client);
-    const model = await judgeByModel(client, { ...options, seed });
+    const model = await runModel(client, { ...options, seed });
     await client.cleanup();
     const byCase = await runCases(client, options, model.violation);
     const results = rules.map((rule) =>
@@ -82,24 +72,6 @@ export async function checkServer(options: Options): Promise<Report> {
     await stopped;
     await client.cleanup();
   }
-}
-
-/** Judges the to-do routes by the model. */
-export function judgeByModel(
-  client: TargetClient,
-  { seed, fresh, seconds, token, user }: Omit<Options, "baseUrl"> & { readonly seed: number },
-): Promise<ModelResult> {
-  return runModel(client, {
-    seed,
-    fresh: fresh === true,
-    seconds: seconds ?? DEFAULT_SECONDS,
-    maxSeconds: MAX_SECONDS,
-    credentials: [
-      ...(token === undefined ? [] : (["token"] as const)),
-      ...(user === undefined ? [] : (["user"] as const)),
-      ...(["unknown token", "unknown user", "malformed"] as const),
-    ],
-  });
 }
 
 export function createClient({ baseUrl, token, user, clientName, timeoutMs }: Options): TargetClient {

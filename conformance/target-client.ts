@@ -94,7 +94,9 @@ export class TargetClient {
   readonly target: Target;
   /** The number of requests so far. */
   sent = 0;
-  readonly #createdIds = new Set<bigint>();
+  /** What each protected route shows with valid credentials, because a server may later limit their rate. */
+  readonly shown = new Map<string, string>();
+  readonly #createdIds = new Set<string>();
   readonly #pending = new Set<Promise<unknown>>();
   #stopped = false;
 
@@ -134,11 +136,13 @@ export class TargetClient {
     }
   }
 
-  /** Sends the path unchanged, because fetch normalizes it, and captures every byte after the head as text. */
-  sendRaw(method: string, path: string): Promise<CapturedResponse> {
+  /** Sends the path unchanged, because fetch normalizes it, and the body in parts. Captures every byte after the head as text. */
+  sendRaw(method: string, path: string, parts: readonly Buffer[] = []): Promise<CapturedResponse> {
     const { protocol, hostname, host, port, pathname } = new URL(this.target.baseUrl);
     const isTls = protocol === "https:";
-    const head = `${method} ${pathname.replace(/\/$/, "")}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`;
+    const length = Buffer.concat(parts).byteLength;
+    const body = length === 0 ? "" : `content-type: application/json\r\ncontent-length: ${length}\r\n`;
+    const head = `${method} ${pathname.replace(/\/$/, "")}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n${body}\r\n`;
     const address = { host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) || (isTls ? 443 : 80) };
     const chunks: Buffer[] = [];
     const socket = isTls ? connectTls(address) : connectPlain(address);
@@ -153,6 +157,8 @@ export class TargetClient {
       socket.on("error", finish);
       socket.on("close", finish);
       socket.write(head);
+      // Each part arrives alone.
+      for (const [index, part] of parts.entries()) setTimeout(() => socket.write(part), 30 * (index + 1));
     });
   }
 
@@ -187,7 +193,9 @@ export class TargetClient {
     const signal = AbortSignal.timeout(this.target.timeoutMs);
     try {
       const response = await fetch(this.target.baseUrl + path, { ...init, redirect: "manual", signal });
-      return new CapturedResponse(request, response.status, response.headers, await response.text());
+      // Not text(), which hides a byte order mark.
+      const text = Buffer.from(await response.arrayBuffer()).toString();
+      return new CapturedResponse(request, response.status, response.headers, text);
     } catch (error) {
       const failure = `${request}: expected a response, got none`;
       if (signal.aborted)
@@ -199,18 +207,11 @@ export class TargetClient {
 
   #trackCreated(method: string, path: string, response: CapturedResponse): void {
     if (!response.ok) return;
-    const id = method === "POST" && path === "/api/todos" ? readId(response) : undefined;
-    if (id !== undefined) this.#createdIds.add(id);
-    const deleted = method === "DELETE" ? /^\/api\/todos\/(\d+)$/.exec(path)?.[1] : undefined;
-    if (deleted !== undefined) this.#createdIds.delete(BigInt(deleted));
+    // An id in a string violates only `todo.id.type`, so its to-do is deleted, too.
+    const id = String(ownProperty(response.json, "id"));
+    if (method === "POST" && path === "/api/todos" && /^\d+$/.test(id)) this.#createdIds.add(id);
+    if (method === "DELETE") this.#createdIds.delete(path.replace("/api/todos/", ""));
   }
-}
-
-/** Returns the id in a response. An id in a string violates `todo.id.type` only, so the other cases can use it. */
-function readId(response: CapturedResponse): bigint | undefined {
-  const id = ownProperty(response.json, "id");
-  if (typeof id === "bigint") return id;
-  return typeof id === "string" && /^\d+$/.test(id) ? BigInt(id) : undefined;
 }
 
 /** Returns the rule that a valid request of the same operation succeeds. */
