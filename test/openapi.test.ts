@@ -27,18 +27,13 @@ function* objectsOf(value: unknown, pointer = "#"): Generator<[pointer: string, 
   }
 }
 
-/** The examples next to a schema (of a body, header or parameter) or inside one (of a component). */
-function* examplesOf(root: unknown): Generator<[pointer: string, schema: object, example: unknown]> {
+/** The examples of bodies, headers and parameters. The linter compares them with their schemas. */
+function* examplesOf(root: unknown): Generator<[pointer: string, example: unknown]> {
   for (const [pointer, { schema, example, examples }] of objectsOf(root)) {
     if (!isTree(schema)) continue;
-    if (example !== undefined) yield [`${pointer}/example`, schema, example];
-    for (const [name, entry] of Object.entries(isTree(examples) ? examples : {})) {
-      if (isTree(entry)) yield [`${pointer}/examples/${name}`, schema, entry.value];
-    }
-  }
-  for (const [name, schema] of Object.entries(document.components.schemas)) {
-    const { examples = [] }: { examples?: readonly unknown[] } = schema;
-    for (const example of examples) yield [`#/components/schemas/${name}/examples`, schema, example];
+    if (example !== undefined) yield [`${pointer}/example`, example];
+    for (const [name, entry] of Object.entries(isTree(examples) ? examples : {}))
+      if (isTree(entry)) yield [`${pointer}/examples/${name}`, entry.value];
   }
 }
 
@@ -46,18 +41,11 @@ function* examplesOf(root: unknown): Generator<[pointer: string, schema: object,
 const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
   if (!pointer.endsWith("/application~1problem+json") || !isTree(schema)) return [];
   const codes = Object.entries(statusOf).filter(([code, status]) =>
-    [
-      undefined,
-      [{ field: "title", message: "is required" }],
-      [{ field: "done", message: "is required" }],
-      [{ field: "name", message: "is required" }],
-      [{ field: "overlap", message: "must be a string" }],
-      [{ field: "user", message: "is required" }],
-    ].some(
-      (errors) =>
-        mismatch(schema, { type: `/docs#${code}`, title: "-", status, code, ...(errors && { errors }) }) ===
-        undefined,
-    ),
+    [undefined, "title", "done", "name", "overlap", "user"].some((field) => {
+      const message = field === "overlap" ? "must be a string" : "is required";
+      const errors = field === undefined ? {} : { errors: [{ field, message }] };
+      return mismatch(schema, { type: `/docs#${code}`, title: "-", status, code, ...errors }) === undefined;
+    }),
   );
   return [{ pointer, schema, codes }];
 });
@@ -65,22 +53,6 @@ const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
 describe("openapi.json", () => {
   test("has the version of the package", () => {
     expect(document.info.version).toBe(manifest.version);
-  });
-
-  test("gives every operation a unique name", () => {
-    const ids = Object.values(document.paths)
-      .flatMap((item) => Object.values(item))
-      .map((operation) => operation.operationId);
-    for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
-    expect(new Set(ids).size).toBe(ids.length);
-  });
-
-  test("has only examples that match their schemas", () => {
-    const examples = [...examplesOf(document)];
-    expect(examples.length).toBeGreaterThan(50);
-    for (const [pointer, schema, example] of examples) {
-      expect([pointer, mismatch(schema, example)]).toEqual([pointer, undefined]);
-    }
   });
 
   test("has an example for every operation", () => {
@@ -97,11 +69,11 @@ describe("openapi.json", () => {
   test("has the problems that the service sends as examples", async () => {
     const sent = new Set(await problemsOfService());
     const examples = [...examplesOf(document)].filter(
-      ([, , example]) => isTree(example) && "code" in example && "status" in example,
+      ([, example]) => isTree(example) && "code" in example && "status" in example,
     );
-    for (const [pointer, , example] of examples)
+    for (const [pointer, example] of examples)
       expect([pointer, example, sent.has(JSON.stringify(example))]).toEqual([pointer, example, true]);
-    const codes = new Set(examples.map(([, , example]) => isTree(example) && example.code));
+    const codes = new Set(examples.map(([, example]) => isTree(example) && example.code));
     expect([...codes].sort()).toEqual(Object.keys(statusOf).sort());
   });
 
@@ -110,19 +82,14 @@ describe("openapi.json", () => {
     expect(names.toSorted()).toEqual([...new Set(names)].sort());
   });
 
-  test("defines the status of every problem", () => {
-    for (const { pointer, codes } of problems) {
-      expect([pointer, new Set(codes.map(([, status]) => status)).size]).toEqual([pointer, 1]);
-    }
-  });
-
   test("allows for each status only the problems with that status", () => {
     for (const [pointer, object] of objectsOf(document)) {
       const status = /\/(\d{3})$/.exec(pointer)?.[1];
       if (status === undefined || Number(status) < 400) continue;
       const name = typeof object.$ref === "string" ? object.$ref : pointer;
-      const body = problems.find((problem) => problem.pointer.startsWith(`${name}/content/`));
-      expect([pointer, body?.codes[0]?.[1]]).toEqual([pointer, Number(status)]);
+      const bodies = problems.filter((problem) => problem.pointer.startsWith(`${name}/content/`));
+      const statuses = bodies.flatMap(({ codes }) => codes.map(([, allowed]) => allowed));
+      expect([pointer, ...new Set(statuses)]).toEqual([pointer, Number(status)]);
     }
   });
 

@@ -14,7 +14,6 @@ const TOOLS = {
   h2load: "1.52.0 (nghttp2)",
   haproxy: "2.6.12",
   htpasswd: "2.4.71 (Apache)",
-  hydra: "9.4",
   mmdebstrap: "1.3.5",
   nginx: "1.22.1",
   openssl: "3.0.22",
