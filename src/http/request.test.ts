@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { matchesEtag } from "./request.ts";
+import type { Identity } from "../credential/client.ts";
+import { matchesEtag, storedIdempotencyKey } from "./request.ts";
 
 test.each<[ifNoneMatch: string, etag: string]>([
   ['"a"', '"a"'],
@@ -46,4 +47,21 @@ test.each<[ifNoneMatch: string, etag: string]>([
   [`"${"-a".repeat(8000)}A"`, '"a"'],
 ])("matchesEtag does not match If-None-Match %s with the tag %s", (ifNoneMatch, etag) => {
   expect(matchesEtag(ifNoneMatch, etag)).toBe(false);
+});
+
+test("storedIdempotencyKey distinguishes the kind and the name of an identity, but not its API keys", () => {
+  const client = (name: string, keyId?: string): Identity => ({
+    ...{ kind: "client", name, scope: "write", keyId, isRevoked: undefined },
+  });
+  const keys = [
+    storedIdempotencyKey("one", undefined),
+    storedIdempotencyKey("one", client("phone", "rotated0")),
+    storedIdempotencyKey("other", client("phone")),
+    storedIdempotencyKey("one", client("laptop")),
+    storedIdempotencyKey("one", { ...client("phone"), kind: "user" }),
+    storedIdempotencyKey("x".repeat(255), client("phone")),
+  ];
+  expect(storedIdempotencyKey("one", client("phone", "another0"))).toBe(keys[1] ?? "");
+  expect(new Set(keys).size).toBe(keys.length);
+  expect([keys[0], keys[5]?.length]).toEqual(["one", 43]);
 });

@@ -5,9 +5,12 @@ import { createLoginThrottle } from "./login-throttle.ts";
 const NETWORK = "10.0.0.5";
 const USER = "admin";
 
-/** Creates a throttle. `tryAs` returns the result of a check, or the code of the rejection. */
+const MINUTE = 60_000;
+
+/** Creates a throttle with a clock. `tryAs` returns the result of a check, or the code of the rejection. */
 function throttled(maxFailures: number) {
-  const throttle = createLoginThrottle(maxFailures, () => 0);
+  const time = { ms: 0 };
+  const throttle = createLoginThrottle(maxFailures, () => time.ms);
   const tryAs = async (user: string, isCorrect = false): Promise<boolean | string> => {
     try {
       return await throttle.attempt(NETWORK, user, async () => isCorrect);
@@ -16,7 +19,7 @@ function throttled(maxFailures: number) {
       throw error;
     }
   };
-  return { throttle, tryAs };
+  return { throttle, tryAs, time };
 }
 
 describe("createLoginThrottle", () => {
@@ -28,6 +31,36 @@ describe("createLoginThrottle", () => {
     expect(await tryAs(USER)).toBe(false);
     for (let user = 0; user < others; user++) await tryAs(`user ${user}`);
     expect(await tryAs(USER, true)).toBe(outcome);
+  });
+
+  test("rejects every attempt until 15 minutes after the start of the last check", async () => {
+    const { throttle, tryAs, time } = throttled(3);
+    for (let attempt = 0; attempt < 3; attempt++) {
+      expect(await tryAs(USER)).toBe(false);
+      time.ms += 10 * MINUTE;
+    }
+    // A rejected attempt does not restart the time.
+    for (const [later, seconds] of [
+      [0, "300"],
+      [5 * MINUTE - 1, "1"],
+    ] as const) {
+      time.ms += later;
+      const rejected = throttle.attempt(NETWORK, USER, () => Promise.reject(new Error("checked")));
+      const headers = { "Retry-After": seconds };
+      expect(await rejected.catch((error: unknown) => error)).toMatchObject({
+        code: "too_many_failures",
+        headers,
+      });
+    }
+    time.ms += 1;
+    for (let attempt = 0; attempt < 3; attempt++) expect(await tryAs(USER)).toBe(false);
+    expect(await tryAs(USER, true)).toBe("too_many_failures");
+  });
+
+  test("forgets the failures after a success", async () => {
+    const { tryAs } = throttled(3);
+    for (let round = 0; round < 5; round++)
+      for (const isCorrect of [false, false, true]) expect(await tryAs(USER, isCorrect)).toBe(isCorrect);
   });
 
   test("evicts the least recently used count first", async () => {
@@ -50,27 +83,14 @@ describe("createLoginThrottle", () => {
     expect(await throttle.attempt(network, user, async () => true)).toBe(true);
   });
 
-  test("keeps rejecting a user at the limit while many other names are tried", async () => {
-    const { tryAs } = throttled(2);
-    for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
-    for (let user = 0; user < 10_100; user++) await tryAs(`user ${user}`);
-    expect(await tryAs(USER, true)).toBe("too_many_failures");
-  });
-
-  test("allows no extra attempt after an expired entry was evicted", async () => {
-    let now = 0;
-    const throttle = createLoginThrottle(2, () => now);
-    const isWrong = async (): Promise<boolean> => false;
-    const evict = async (round: string): Promise<void> => {
-      for (let user = 0; user < 10_100; user++) await throttle.attempt(NETWORK, `${round} ${user}`, isWrong);
-    };
-    for (let attempt = 0; attempt < 2; attempt++) await throttle.attempt(NETWORK, USER, isWrong);
-    await evict("first");
-    now = 15 * 60_000;
-    for (let attempt = 0; attempt < 2; attempt++)
-      expect(await throttle.attempt(NETWORK, USER, isWrong)).toBe(false);
-    const third = throttle.attempt(NETWORK, USER, isWrong).catch((error: unknown) => error);
-    expect(await third).toMatchObject({ code: "too_many_failures" });
+  test("keeps rejecting a user at the limit while many other names are tried, also after the limit was reset", async () => {
+    const { tryAs, time } = throttled(2);
+    for (const round of ["first", "second"]) {
+      for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
+      for (let user = 0; user < 10_100; user++) await tryAs(`${round} ${user}`);
+      expect(await tryAs(USER, true)).toBe("too_many_failures");
+      time.ms += 15 * MINUTE;
+    }
   });
 
   test("stores a short digest of a long name", async () => {
