@@ -1,21 +1,12 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
 import { statusAndCode } from "../../test/problem.ts";
 import { openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { openSqlite } from "../storage/sqlite/store.ts";
-import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
 import type { Observer } from "./observability/instrumentation.ts";
-
-const folder = mkdtempSync(join(tmpdir(), "todo-idempotency-"));
-afterAll(() => rmSync(folder, { recursive: true }));
-let files = 0;
 
 const HOUR = 60 * 60 * 1000;
 const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
@@ -48,17 +39,9 @@ const idsIn = async ({ send }: TestService): Promise<number[]> => {
   return todos.map(({ id }) => id);
 };
 
-describe.each<
-  [
-    engine: string,
-    open: (options: { readonly now?: () => number; readonly maxTodos?: number }) => Promise<Store>,
-  ]
->([
-  ["memory", async (options) => openMemory(options)],
-  ["sqlite", (options) => openSqlite(join(folder, `${++files}.db`), options)],
-])("an Idempotency-Key on %s", (_engine, open) => {
+describe("an Idempotency-Key", () => {
   test("repeats the response and creates no second to-do", async () => {
-    const store = await open({});
+    const store = openMemory();
     await using service = startService({ store });
     const first = await whole(await post(service, "\0 Zoë 😀"));
     expect(first).toEqual([201, "todos/1", '{"id":1,"title":"\\u0000 Zoë 😀","done":false}']);
@@ -71,11 +54,10 @@ describe.each<
     // No id was used, and only the update and the deletion changed the position.
     expect((await whole(await post(service, "next", '"another"')))[1]).toBe("todos/2");
     expect((await store.position()).sequence).toBe(4);
-    await store.close();
   });
 
   test("rejects another title and stores nothing", async () => {
-    const store = await open({});
+    const store = openMemory();
     await using service = startService({ store });
     await post(service, "a");
     for (const title of ["b", "A", "a ", "a\0"]) {
@@ -87,11 +69,10 @@ describe.each<
     }
     expect((await post(service, "a")).status).toBe(201);
     expect(await idsIn(service)).toEqual([1]);
-    await store.close();
   });
 
   test("is not stored with a rejected request", async () => {
-    const store = await open({ maxTodos: 1 });
+    const store = openMemory({ maxTodos: 1 });
     await using service = startService({ store });
     expect(await statusAndCode(await post(service, ""))).toEqual([422, "validation_failed"]);
     expect((await service.sendJson("POST", "/api/todos", { title: "in the way" })).status).toBe(201);
@@ -100,12 +81,11 @@ describe.each<
     expect((await post(service, "a")).status).toBe(201);
     expect((await post(service, "a")).status).toBe(201);
     expect(await idsIn(service)).toEqual([2]);
-    await store.close();
   });
 
   test("is stored for 24 hours", async () => {
     let now = 1_000_000;
-    const store = await open({ now: () => now });
+    const store = openMemory({ now: () => now });
     await using service = startService({ store });
     await post(service, "a");
     now += 24 * HOUR - 1;
@@ -113,18 +93,16 @@ describe.each<
     now += 1;
     expect((await whole(await post(service, "b")))[1]).toBe("todos/2");
     expect((await whole(await post(service, "b")))[1]).toBe("todos/2");
-    await store.close();
   });
 
   test("expires on time even if another key was stored while the clock was ahead", async () => {
     let now = 1_000_000 + 1000 * HOUR;
-    const store = await open({ now: () => now });
+    const store = openMemory({ now: () => now });
     await store.insert("a", "ahead");
     now = 1_000_000;
     await store.insert("a", "key");
     now += 24 * HOUR;
     expect((await store.insert("b", "key")).id).toBe(3n);
-    await store.close();
   });
 });
 
@@ -151,16 +129,6 @@ describe("an Idempotency-Key of a failed or unfinished request", () => {
     for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
     socket.destroy();
   });
-
-  test("can be used again when the body never arrives", async () => {
-    await using service = startService();
-    const headers = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
-    expect((await sendRaw(service.port, request("POST /api/todos", headers, '{"title":'), 200)).text).toBe(
-      "",
-    );
-    await Bun.sleep(50);
-    expect((await post(service, "a")).status).toBe(201);
-  });
 });
 
 describe("the header Idempotency-Key", () => {
@@ -179,27 +147,26 @@ describe("the header Idempotency-Key", () => {
       expect((await whole(await post(service, "a", key)))[1]).toBe("todos/1");
   });
 
-  test.each(["", '""', '"', '"abc', "a b", '"a", "b"', "a\\b", '"a\\b"', "é", "a\tb", "x".repeat(256)])(
-    "rejects %j",
-    async (key) => {
-      await using service = startService();
-      const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
-      const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
-      expect(statusOf(text)).toBe(400);
-      expect(text).toContain('"code":"invalid_idempotency_key"');
-      expect(await idsIn(service)).toEqual([]);
-    },
-  );
-
-  test("is rejected if it is sent twice", async () => {
+  test.each([
+    "",
+    '""',
+    '"',
+    '"abc',
+    "a b",
+    '"a", "b"',
+    "a, a",
+    "a\\b",
+    '"a\\b"',
+    "é",
+    "a\tb",
+    "x".repeat(256),
+  ])("rejects %j", async (key) => {
     await using service = startService();
-    const headers = [
-      "Content-Type: application/json",
-      "Content-Length: 13",
-      ...["a", "a"].map((key) => `Idempotency-Key: ${key}`),
-    ];
+    const headers = ["Content-Type: application/json", "Content-Length: 13", `Idempotency-Key: ${key}`];
     const { text } = await sendRaw(service.port, request("POST /api/todos", headers, '{"title":"a"}'));
     expect(statusOf(text)).toBe(400);
+    expect(text).toContain('"code":"invalid_idempotency_key"');
+    expect(await idsIn(service)).toEqual([]);
   });
 
   test.each([
