@@ -1,11 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtemp, open, readdir, readFile, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, test } from "bun:test";
+import { open, readdir, readFile, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { dependencies, version } from "../package.json" with { type: "json" };
 import { type Command, run, runIn, succeed } from "../test/command.ts";
 import { whyNoRegistry } from "../test/npm-install.ts";
 import { skipFor } from "../test/skip.ts";
+import { temporaryFolder } from "../test/temporary.ts";
 import { ROOT } from "./command.ts";
 import { TARGETS } from "./runtimes.ts";
 
@@ -14,18 +14,15 @@ const NATIVE = `${process.platform === "darwin" ? "macos" : process.platform}-${
 const PLATFORMS = TARGETS.map(({ name }) => name);
 const LIMIT_MS = 1_200_000;
 
-let folder: string;
+const folder = temporaryFolder();
 /** A clone with the local changes, because other tests write to the folder dist of this one. */
-let clone: string;
+const clone = join(folder, "clone");
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "todo-release-"));
-  clone = join(folder, "clone");
   const changes = (await succeed(run(["git", "stash", "create"]))).trim();
   await succeed(run(["git", "clone", "--quiet", "--shared", ".", clone]));
   if (changes !== "") await succeed(inClone(["git", "checkout", "--quiet", "--detach", changes]));
   await symlink(join(ROOT, "node_modules"), join(clone, "node_modules"));
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 const inClone = (commandLine: readonly string[], variables: Readonly<Record<string, string>> = {}): Command =>
   runIn(clone, commandLine, variables);

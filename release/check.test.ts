@@ -1,8 +1,8 @@
-import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { beforeEach, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { skipFor } from "../test/skip.ts";
+import { temporaryFolder } from "../test/temporary.ts";
 import { whyMissing } from "../test/tools.ts";
 import { remainingWork } from "./check.ts";
 import { output } from "./command.ts";
@@ -10,8 +10,7 @@ import { output } from "./command.ts";
 const TODAY = "2026-11-22";
 const CHANGES = "# Changelog\n\n## 1.2.3 - 2026-11-22\n\n### Added\n\n- A list.\n";
 
-const parent = mkdtempSync(join(tmpdir(), "todo-release-"));
-afterAll(() => rmSync(parent, { recursive: true }));
+const parent = temporaryFolder();
 
 let root: string;
 const git = (...args: readonly string[]): string =>

@@ -1,9 +1,8 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { certificateIn } from "./certificate.ts";
-import { runTodo } from "./command.ts";
+import { ROOT, runTodo } from "./command.ts";
 import { expectToConform, unobserved } from "./conformance.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
@@ -11,7 +10,6 @@ import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** Each store, one of them with metrics. */
 const ways = ["memory:", "sqlite: --metrics-port=0", ...(skipFor(whyNoDatabase) ? [] : ["postgres:"])];
 

@@ -1,13 +1,12 @@
 import { expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import movedPages from "../site/moved-pages.json" with { type: "json" };
+import { ROOT } from "./command.ts";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
 import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const pages = readPages();
 const tracked = globSync("{*,{bench,conformance}/*,docs/**/*}.md", { cwd: ROOT });
 

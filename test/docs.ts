@@ -2,14 +2,11 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { slugOf } from "../docs/slug.ts";
-import { type Command, run } from "./command.ts";
+import { type Command, ROOT, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** Ports that the pages name. Each run of a page uses free ports instead. */
 const PORTS = /\b(?:3000|4000|5173|9090|9464)\b/g;

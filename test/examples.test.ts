@@ -2,17 +2,14 @@ import { afterAll, expect, test } from "bun:test";
 import { globSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import packageJson from "../package.json" with { type: "json" };
 import { createKeyLookup } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { TodoApi, TodoApiCore } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { run } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { readPages } from "./docs.ts";
 import { startService } from "./service.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 // Below the project's root, so that the compiler finds its types.
 const folder = await mkdtemp(join(ROOT, "node_modules/.examples-"));

@@ -1,10 +1,8 @@
 import { expect, test } from "bun:test";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { dependencies, devDependencies } from "../package.json" with { type: "json" };
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+import { ROOT } from "./command.ts";
 
 /** Source text by path from the project's root. */
 type Files = Readonly<Record<string, string>>;

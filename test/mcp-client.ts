@@ -1,7 +1,5 @@
-import { fileURLToPath } from "node:url";
+import { ROOT } from "./command.ts";
 import { until } from "./until.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 /** The protocol versions that the tests speak, oldest first. */
 export const PROTOCOL_VERSIONS = [

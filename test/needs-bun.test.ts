@@ -1,10 +1,7 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { exports as entries } from "../package.json" with { type: "json" };
-import { run } from "./command.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+import { ROOT, run } from "./command.ts";
 
 test.each(Object.entries(entries).filter(([, entry]) => entry.default === "./bin/needs-bun.js"))(
   "importing each name of %s in Node fails with a sentence that says to use Bun",

@@ -1,11 +1,8 @@
 import { expect, test } from "bun:test";
 import { appendFile, cp, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { run } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 const folder = temporaryFolder();
 

@@ -1,12 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFile, cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, test } from "bun:test";
+import { realpathSync } from "node:fs";
+import { copyFile, cp, mkdir, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { exports as entries, version } from "../package.json" with { type: "json" };
 import { type Command, ROOT, run, runIn, succeed } from "./command.ts";
 import { callTool, connectHttpClient, startStdioClient } from "./mcp-client.ts";
 import { whyNoRegistry } from "./npm-install.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
@@ -47,14 +48,11 @@ const { id, title: made, done } = await new TodoApi({ baseUrl }).create(title);
 console.log(typeof id, made, done);
 `;
 
-let folder: string;
-let tarball: string;
+const folder = realpathSync(temporaryFolder());
+const tarball = join(folder, `todo-service-${version}.tgz`);
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(join(tmpdir(), "todo-package-")));
   await succeed(run(["npm", "pack", "--silent", "--pack-destination", folder]));
-  tarball = join(folder, `todo-service-${version}.tgz`);
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 /** Writes a `bunfig.toml` and a `tsconfig.json` that would make Bun run `planted.ts` of the same folder. */
 async function plantConfiguration(where: string): Promise<void> {
@@ -99,16 +97,8 @@ test.skipIf(skipFor(whyNoRegistry))("npx starts the server from the package, wit
   // npx keeps what it installs in npm's cache.
   const cache = ["--cache", join(folder, "npx-cache")];
   const spec = `file:${tarball}`;
-  await using npx = runIn(where, [
-    "npx",
-    "--yes",
-    ...cache,
-    spec,
-    "--port",
-    "0",
-    "--store",
-    "sqlite:todos.db",
-  ]);
+  const serve = [spec, "--port", "0", "--store", "sqlite:todos.db"];
+  await using npx = runIn(where, ["npx", "--yes", ...cache, ...serve]);
   expect((await fetch(`${await npx.url}/readyz`)).status).toBe(200);
   // To the server itself, because the shell that npx starts may not forward the signal.
   process.kill(pidOf(npx), "SIGTERM");
@@ -285,20 +275,16 @@ describe("the command", () => {
     return runIn(place, ["bin/todo", "add", "buy  milk"]);
   }
   const COMMAND = "node_modules/todo-service/bin/todo";
+  const MODULES = "node_modules";
   const NESTED = "node_modules/todo-service/node_modules";
+  const PLATFORM_BUN = "@oven/bun-any-cpu/bin/bun";
 
   test.each([
-    [
-      "uses the Bun for this platform rather than the placeholder",
-      COMMAND,
-      "node_modules",
-      "@oven/bun-any-cpu/bin/bun",
-      true,
-    ],
-    ["uses the Bun that the install script put in place", COMMAND, "node_modules", "bun/bin/bun.exe", true],
-    ["uses its own Bun rather than the Bun of another package", COMMAND, NESTED, "bun/bin/bun.exe", false],
-    ["uses the Bun of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
-  ])("%s", async (name, command, modules, program, alone) => {
+    ["the Bun for this platform rather than the placeholder", COMMAND, MODULES, PLATFORM_BUN, true],
+    ["the Bun that the install script put in place", COMMAND, MODULES, "bun/bin/bun.exe", true],
+    ["its own Bun rather than the Bun of another package", COMMAND, NESTED, "bun/bin/bun.exe", false],
+    ["the Bun of a checkout", "checkout/bin/todo", "checkout/node_modules", "bun/bin/bun.exe", true],
+  ])("uses %s", async (name, command, modules, program, alone) => {
     const others = alone ? [] : ["node_modules/bun/bin/bun.exe"];
     const programs = [...new Set([join(modules, "bun/bin/bun.exe"), join(modules, program), ...others])];
     const todo = await todoAmong(name, command, programs);

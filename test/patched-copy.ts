@@ -1,8 +1,6 @@
 import { cp, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+import { ROOT } from "./command.ts";
 
 /** Copies the program to a folder and changes one of its files. Returns the main module. */
 export async function copyProgram(

@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { getVariables, SERVE_SETTINGS } from "../src/config/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { MAX_DURATION_MS } from "../src/duration.ts";
@@ -15,7 +14,7 @@ import { MAX_SQLITE_ID } from "../src/storage/sqlite/store.ts";
 import { PRIMARY_DEFAULTS } from "../src/storage/store.ts";
 import { MAX_TITLE_LENGTH, MAX_TODO_ID, STORE_OPERATIONS } from "../src/todo.ts";
 import { certificateIn } from "./certificate.ts";
-import { run, runTodo } from "./command.ts";
+import { ROOT, run, runTodo } from "./command.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { scrape, serve } from "./metrics-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
@@ -25,7 +24,6 @@ import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const folder = temporaryFolder();
 
 const read = (page: string): string =>
@@ -68,11 +66,8 @@ test("the limits in the reference match the limits of the program", () => {
   const expectLimit = (what: string, start: string): void =>
     expect([what, limits.get(what)?.slice(0, start.length)]).toEqual([what, start]);
   expectLimit("length of a title", `${MAX_TITLE_LENGTH} code points`);
-  expect([MAX_TODO_ID, MAX_SQLITE_ID, MAX_POSTGRES_ID]).toEqual([
-    2n ** 64n - 1n,
-    2n ** 63n - 1n,
-    2n ** 63n - 1n,
-  ]);
+  const [unsigned, signed] = [2n ** 64n - 1n, 2n ** 63n - 1n];
+  expect([MAX_TODO_ID, MAX_SQLITE_ID, MAX_POSTGRES_ID]).toEqual([unsigned, signed, signed]);
   expectLimit("greatest id", "2^64−1 in memory, 2^63−1 on SQLite and PostgreSQL");
   expectLimit("body of a request", `${MAX_BODY_BYTES / 1024} KiB`);
   expectLimit(
@@ -120,25 +115,15 @@ test("the reference lists the metrics of a running server, and no others", async
     for (const label of Object.keys(labelsOf(series))) if (label !== "le") labels.get(family)?.add(label);
   }
   const page = section(read("metrics-and-logs.md"), "## Metrics");
-  const families = entriesIn(page).map(({ name, kind, text }) => ({
-    name,
-    type: kind,
-    labels: codesIn(text).toSorted(),
-  }));
+  const families = entriesIn(page).map(({ name, kind, text }) => [name, kind, ...codesIn(text).toSorted()]);
   // Without a rescue file, its metric has no series.
   labels.get("todo_store_rescue_info")?.add("file");
-  const actual = [...types].map(([name, type]) => ({
-    name,
-    type,
-    labels: [...(labels.get(name) ?? [])].toSorted(),
-  }));
-  const byName = (one: { name: string }, other: { name: string }): number =>
-    one.name.localeCompare(other.name);
+  const actual = [...types].map(([name, type]) => [name, type, ...[...(labels.get(name) ?? [])].toSorted()]);
   // The pool exists on PostgreSQL only. Beside Linux, the library has no metrics of memory and file descriptors.
-  const isHere = ({ name }: { name: string }): boolean =>
+  const isHere = ([name = ""]: readonly string[]): boolean =>
     !/^todo_store_(?:connections|queries)$/.test(name) &&
     (process.platform === "linux" || !name.startsWith("process_"));
-  expect(families.filter(isHere).toSorted(byName)).toEqual(actual.filter(isHere).toSorted(byName));
+  expect(families.filter(isHere).toSorted()).toEqual(actual.filter(isHere).toSorted());
 
   const outcomes = codesIn(/^`outcome` is ([^.]*)\./m.exec(page)?.[1]);
   expect(outcomes).toEqual([...AUTHENTICATION_OUTCOMES]);
@@ -150,27 +135,21 @@ test("the reference lists the metrics of a running server, and no others", async
 });
 
 /** The messages of the log with their levels and fields, as the page lists them. */
-function listedLines(): ReadonlyMap<
-  string,
-  { readonly level: string; readonly fields: ReadonlySet<string> }
-> {
-  return new Map(
-    entriesIn(section(read("metrics-and-logs.md"), "## Logs")).map(({ name, kind, text }) => [
-      name,
-      { level: kind, fields: new Set(codesIn(text)) },
-    ]),
-  );
-}
+const listedLines = new Map(
+  entriesIn(section(read("metrics-and-logs.md"), "## Logs")).map(({ name, kind, text }) => [
+    name,
+    { level: kind, fields: new Set(codesIn(text)) },
+  ]),
+);
 
 /** Expects that the page lists the lines that a server has logged, with all their fields. Returns the messages. */
 function expectListed(stdout: string): string[] {
-  const listed = listedLines();
   return stdout
     .trimEnd()
     .split("\n")
     .map((line) => {
       const { level, time, msg, times, ...fields } = JSON.parse(line);
-      const known = listed.get(msg);
+      const known = listedLines.get(msg);
       expect([msg, known?.level]).toEqual([msg, level]);
       for (const field of Object.keys(fields))
         expect([msg, field, known?.fields.has(field)]).toEqual([msg, field, true]);
@@ -186,7 +165,7 @@ test("the reference lists the log messages of the source, and no others", () => 
   const logged = [...source.matchAll(/\blog\.(?:info|warn|error)\([^"`;]*?,\s*"([^"]+)"/g)].map(
     ([, message = ""]) => message,
   );
-  const listed = [...listedLines().keys()];
+  const listed = [...listedLines.keys()];
   expect(logged.length).toBeGreaterThan(25);
   for (const message of logged) expect(listed).toContain(message);
   for (const message of listed) expect([message, source.includes(`"${message}"`)]).toEqual([message, true]);
@@ -240,22 +219,11 @@ test("the reference lists the log lines of a running server with their fields", 
   await until(() => server.stdout().includes("credentials read again"), "the clients file is read again");
   server.kill("SIGTERM");
   expect(await server.exited).toBe(0);
-  expect(new Set(expectListed(server.stdout()))).toEqual(
-    new Set([
-      "listening",
-      "request",
-      "write",
-      "write refused",
-      "key created",
-      "key write refused",
-      "key rotated",
-      "key revoked",
-      "credential refused",
-      "credentials read again",
-      "stopping",
-      "stopped",
-    ]),
-  );
+  const expected = [
+    ...["listening", "request", "write", "write refused", "key created", "key write refused", "key rotated"],
+    ...["key revoked", "credential refused", "credentials read again", "stopping", "stopped"],
+  ];
+  expect(new Set(expectListed(server.stdout()))).toEqual(new Set(expected));
 });
 
 test("the runtime rejects malformed requests as the reference describes", async () => {
@@ -280,6 +248,11 @@ test("the runtime rejects malformed requests as the reference describes", async 
   }
 });
 
+const SITE = { "Sec-Fetch-Site": "cross-site" };
+const KEY = { "Idempotency-Key": "two words" };
+const USED = { "Idempotency-Key": "used" };
+const TYPE = { "Content-Type": "text/plain" };
+
 test("a request with several problems gets the error that the contract lists first", async () => {
   const store = openMemory({ maxTodos: 1 });
   await using service = startService({
@@ -291,70 +264,38 @@ test("a request with several problems gets the error that the contract lists fir
     network: { onLoopback: true },
   });
   await service.sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "used" } });
-  const codeOf = async (method: string, path: string, headers: Record<string, string>, body?: string) => {
-    const response = await fetch(service.url + path, {
-      method,
-      headers,
-      ...(body !== undefined && { body }),
-    });
-    return JSON.parse(await response.text()).code;
+  const codeOf = async (line: string, headers: Record<string, string>, body?: string): Promise<string> => {
+    const [method = "", path = ""] = line.split(" ");
+    const init = { method, headers, ...(body !== undefined && { body }) };
+    return JSON.parse(await (await fetch(service.url + path, init)).text()).code;
   };
-  const problems: Record<string, string> = {
-    Host: "other.example",
-    "Sec-Fetch-Site": "cross-site",
-    "Idempotency-Key": " ",
-    "Content-Type": "text/plain",
-  };
-  let body = "no JSON".repeat(MAX_BODY_BYTES / 5);
-  const codes: string[] = [];
-  const create = async (): Promise<void> => {
-    codes.push(await codeOf("POST", "/api/todos", problems, body));
-  };
-  await create();
-  delete problems.Host;
-  codes.push(await codeOf("POST", "/api/unknown", problems, body));
-  codes.push(await codeOf("PUT", "/api/todos", problems, body));
-  await create();
-  delete problems["Sec-Fetch-Site"];
-  problems["Idempotency-Key"] = "two words";
-  await create();
-  codes.push(await codeOf("PATCH", "/api/todos/one", problems, body));
-  codes.push(await codeOf("PATCH", "/api/todos/2", problems, body));
-  problems["Idempotency-Key"] = "used";
-  await create();
-  problems["Content-Type"] = "application/json";
-  await create();
-  body = "no JSON";
-  await create();
-  body = '{"title":""}';
-  await create();
-  body = '{"title":"other"}';
-  await create();
-  problems["Idempotency-Key"] = "new";
-  await create();
-  expect(codes).toEqual([
-    "misdirected_host",
-    "route_not_found",
-    "method_not_allowed",
-    "cross_site_write",
-    "invalid_idempotency_key",
-    "invalid_id",
-    "todo_not_found",
-    "unsupported_media_type",
-    "body_too_large",
-    "invalid_json",
-    "validation_failed",
-    "idempotency_key_reused",
-    "store_full",
-  ]);
-  const cross = { "Sec-Fetch-Site": "cross-site" };
-  const basic = { ...cross, Authorization: `Basic ${btoa("admin:secret")}` };
+  const large = "no JSON".repeat(MAX_BODY_BYTES / 5);
+  const json = "application/json";
+  /** What remains wrong with each request, and the error that it gets. */
+  const steps: [code: string, line: string, problems: Record<string, string>, body?: string][] = [
+    ["misdirected_host", "POST /api/todos", { Host: "other.example", ...SITE, ...KEY, ...TYPE }],
+    ["route_not_found", "POST /api/unknown", { ...SITE, ...KEY, ...TYPE }],
+    ["method_not_allowed", "PUT /api/todos", { ...SITE, ...KEY, ...TYPE }],
+    ["cross_site_write", "POST /api/todos", { ...SITE, ...KEY, ...TYPE }],
+    ["invalid_idempotency_key", "POST /api/todos", { ...KEY, ...TYPE }],
+    ["invalid_id", "PATCH /api/todos/one", { ...KEY, ...TYPE }],
+    ["todo_not_found", "PATCH /api/todos/2", { ...KEY, ...TYPE }],
+    ["unsupported_media_type", "POST /api/todos", { ...USED, ...TYPE }],
+    ["body_too_large", "POST /api/todos", { ...USED, "Content-Type": json }],
+    ["invalid_json", "POST /api/todos", { ...USED, "Content-Type": json }, "no JSON"],
+    ["validation_failed", "POST /api/todos", { ...USED, "Content-Type": json }, '{"title":""}'],
+    ["idempotency_key_reused", "POST /api/todos", { ...USED, "Content-Type": json }, '{"title":"other"}'],
+    ["store_full", "POST /api/todos", { "Content-Type": json }, '{"title":"other"}'],
+  ];
+  for (const [code, line, problems, body = large] of steps)
+    expect([line, await codeOf(line, problems, body)]).toEqual([line, code]);
+  const basic = { Authorization: `Basic ${btoa("admin:secret")}` };
   expect([
-    await codeOf("PUT", "/admin/unknown", cross),
-    await codeOf("PUT", "/admin/unknown", basic),
-    await codeOf("PUT", "/admin/keys", basic),
-    await codeOf("DELETE", "/admin/keys/unknown", basic),
-    await codeOf("DELETE", "/admin/keys/unknown", { Authorization: basic.Authorization }),
+    await codeOf("PUT /admin/unknown", SITE),
+    await codeOf("PUT /admin/unknown", { ...SITE, ...basic }),
+    await codeOf("PUT /admin/keys", { ...SITE, ...basic }),
+    await codeOf("DELETE /admin/keys/unknown", { ...SITE, ...basic }),
+    await codeOf("DELETE /admin/keys/unknown", basic),
   ]).toEqual(["unauthorized", "route_not_found", "method_not_allowed", "cross_site_write", "key_not_found"]);
 });
 
