@@ -78,10 +78,8 @@ installShortcuts({
   cancel: () => view.clearSearch(),
 });
 
-outbox.onAnswers(() => {
-  if (state.needsList) api.reload();
-});
 outbox.addEventListener("change", () => {
+  if (state.needsList) api.reload();
   if (outbox.size === 0) onDelay();
   renderNotice();
   view.scheduleRender();

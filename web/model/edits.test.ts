@@ -165,7 +165,7 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
             }
           }
           const { created } = pages;
-          pages.edit((changes) => settle(changes, { key, done, created }));
+          pages.edit((changes) => settle(changes, key, done, created));
           if (isFailed) return;
         }
       };

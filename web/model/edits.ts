@@ -18,6 +18,10 @@ export const toKeys = (changes: Changes): ReadonlySet<string> => new Set(changes
 const toIds = (changes: Changes): ReadonlySet<TodoId> =>
   new Set(changes.flatMap(({ targets }) => targets.map(({ id }) => id)));
 
+/** Returns the changes before an edit if it has changed none. */
+const unlessSame = (before: Changes, after: Changes): Changes =>
+  after.length === before.length && after.every((change, index) => change === before[index]) ? before : after;
+
 /** Returns the changes with some of their targets, and without those that have none left. */
 export function filterTargets(
   changes: Changes,
@@ -28,9 +32,7 @@ export function filterTargets(
     if (targets.length === change.targets.length) return [change];
     return targets.length > 0 ? [{ ...change, targets }] : [];
   });
-  return left.length === changes.length && left.every((change, index) => change === changes[index])
-    ? changes
-    : left;
+  return unlessSame(changes, left);
 }
 
 /**
@@ -51,22 +53,21 @@ export function replaceUnsent(changes: Changes, added: Changes, confirmed: Reado
 }
 
 /** Marks changes as sent, unless they are already. */
-export const markSent = (changes: Changes, keys: ReadonlySet<string>, position: string): Changes =>
-  changes.some(({ key, sent }) => keys.has(key) && sent === undefined)
-    ? changes.map((change) => (keys.has(change.key) ? { sent: position, ...change } : change))
-    : changes;
+export function markSent(changes: Changes, keys: ReadonlySet<string>, position: string): Changes {
+  const isNew = ({ key, sent }: Change): boolean => keys.has(key) && sent === undefined;
+  const marked = changes.map((change) => (isNew(change) ? { ...change, sent: position } : change));
+  return unlessSame(changes, marked);
+}
 
 /** Gives targets the ids and titles that the service has given to new to-dos. */
 export function rename(changes: Changes, created: Created): Changes {
-  const isRenamed = ({ kind, targets }: Change): boolean =>
-    kind !== "created" && targets.some(({ id }) => created.has(id));
-  return changes.some(isRenamed)
-    ? changes.map((change) =>
-        isRenamed(change)
-          ? { ...change, targets: change.targets.map((target) => renameTarget(target, created)) }
-          : change,
-      )
-    : changes;
+  const renamed = changes.map((change) => {
+    const targets = change.targets.map((target) => renameTarget(target, created));
+    const isSame =
+      change.kind === "created" || targets.every((target, index) => target === change.targets[index]);
+    return isSame ? change : { ...change, targets };
+  });
+  return unlessSame(changes, renamed);
 }
 
 export function renameTarget(target: Target, created: Created): Target {
@@ -75,14 +76,7 @@ export function renameTarget(target: Target, created: Created): Target {
 }
 
 /** Removes targets whose requests are done, and later changes to new to-dos that the service rejected. */
-export function settle(
-  changes: Changes,
-  {
-    key,
-    done,
-    created,
-  }: { readonly key: string; readonly done: ReadonlySet<TodoId>; readonly created: Created },
-): Changes {
+export function settle(changes: Changes, key: string, done: ReadonlySet<TodoId>, created: Created): Changes {
   const isRejected = (id: TodoId): boolean => isNewId(id) && !created.has(id);
   const left = filterTargets(
     changes,

@@ -28,7 +28,7 @@ export class Outbox extends EventTarget {
   #committed: readonly Change[] = [];
   /** The deletions that can be undone. */
   #held: readonly Change[] = [];
-  readonly #onAnswers = new Set<(answers: readonly Answer[]) => void>();
+  #onAnswers = (_answers: readonly Answer[]): void => {};
   /** The number of edits that are not stored yet. */
   #pending = 0;
   #database: IDBDatabase | undefined;
@@ -62,7 +62,7 @@ export class Outbox extends EventTarget {
 
   /** Calls a function with the service's answers to changes, also to those that other windows have sent. */
   onAnswers(run: (answers: readonly Answer[]) => void): void {
-    this.#onAnswers.add(run);
+    this.#onAnswers = run;
   }
 
   /** The changes of the owner, in order. Those of someone else are neither shown nor sent. */
@@ -241,13 +241,13 @@ export class Outbox extends EventTarget {
     // Other windows need the answers before they see that the change is gone.
     this.#channel.postMessage(answers);
     const settle = (changes: readonly Change[]): readonly Change[] =>
-      edits.settle(changes, { key, done, created: this.#created });
+      edits.settle(changes, key, done, this.#created);
     this.#held = settle(this.#held);
     await this.#edit(settle);
   }
 
   /** Removes targets of a change without sending them, and later changes to its new to-dos. */
-  drop(change: Change, targets = change.targets): Promise<void> {
+  drop(change: Change, targets: readonly Target[]): Promise<void> {
     return this.settle(change, new Set(targets.map(({ id }) => id)), []);
   }
 
@@ -255,7 +255,7 @@ export class Outbox extends EventTarget {
     if (answers.length === 0) return;
     for (const { id, kind, todo } of answers) if (kind === "create") this.#created.set(id, todo);
     this.#held = edits.rename(this.#held, this.#created);
-    for (const run of this.#onAnswers) run(answers);
+    this.#onAnswers(answers);
   }
 
   /**

@@ -16,7 +16,7 @@ class Changes extends EventTarget implements Source {
     this.#answer = run;
   }
 
-  async drop(_change: Change, targets: readonly Target[] = []): Promise<void> {
+  async drop(_change: Change, targets: readonly Target[]): Promise<void> {
     this.dropped = targets;
   }
 
