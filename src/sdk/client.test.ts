@@ -25,14 +25,14 @@ function answered(
   retries = 4,
   options: sdk.TodoApiOptions = {},
 ) {
-  const sent: { readonly url: string; readonly init: RequestInit; readonly at: number }[] = [];
+  const sent: { readonly url: string; readonly init: RequestInit }[] = [];
   const api = new sdk.TodoApi({
     baseUrl: "https://todo.example/base/",
     token: TOKEN,
     retries,
     ...options,
     fetch: async (url, init) => {
-      sent.push({ url, init, at: performance.now() });
+      sent.push({ url, init });
       const answer = answers[Math.min(sent.length, answers.length) - 1];
       if (answer === undefined) throw new Error("no answer");
       return answer(init);
@@ -72,10 +72,10 @@ describe("the client", () => {
 
   test("waits for the time in a Retry-After", async () => {
     const busy = () => problem(503, "stopping", { "Retry-After": "1" });
-    const { api, sent } = answered([busy, () => new Response(TODO)]);
-    await api.get(1n);
-    const [first, second] = sent.map(({ at }) => at);
-    expect((second ?? 0) - (first ?? 0)).toBeGreaterThan(950);
+    using _ = hurry();
+    const start = Date.now();
+    await answered([busy, () => new Response(TODO)]).api.get(1n);
+    expect(Date.now() - start).toBe(1000);
   });
 
   test("accepts a 404 for a deletion only if an earlier attempt may have succeeded", async () => {
@@ -84,6 +84,9 @@ describe("the client", () => {
     expect(await outcomeOf(answered([gone]).api.delete(1n))).toBe("todo_not_found");
     expect(await outcomeOf(answered([lost, gone]).api.delete(1n))).toBeUndefined();
     expect(await outcomeOf(answered([lost, gone]).api.setDone(1n, true))).toBe("todo_not_found");
+    expect(await outcomeOf(answered([lost, () => problem(404, "key_not_found")]).api.keys.revoke("a"))).toBe(
+      undefined,
+    );
     const elsewhere = () => problem(404, "route_not_found");
     expect(await outcomeOf(answered([lost, elsewhere]).api.delete(1n))).toBe("route_not_found");
   });
@@ -168,28 +171,6 @@ describe("the client", () => {
     expect(sent.map(({ init }) => new Headers(init.headers).get("x-trace"))).toEqual(["1", "1"]);
   });
 
-  test("iteration yields each to-do that exists throughout exactly once while the list changes", async () => {
-    await using service = startService();
-    const writer = new sdk.TodoApi({ baseUrl: service.url });
-    const titles = ["stays 1", "goes early", "stays 2", "goes late", "stays 3", "changes"];
-    const ids = new Map<string, string>();
-    for (const title of titles) ids.set(title, (await writer.create(title)).id);
-    const idByTitle = (title: string): string => ids.get(title) ?? "";
-    const found: string[] = [];
-    for await (const { title, done } of writer.todos({ pageSize: 2 })) {
-      found.push(done ? `${title}, done` : title);
-      if (title === "goes early") {
-        // The first page ends here. The cursor is an id, so deletions shift no later page.
-        await writer.delete(idByTitle("stays 1"));
-        await writer.delete(idByTitle("goes early"));
-        await writer.delete(idByTitle("goes late"));
-        await writer.setDone(idByTitle("changes"), true);
-        await writer.create("comes");
-      }
-    }
-    expect(found).toEqual(["stays 1", "goes early", "stays 2", "stays 3", "changes, done", "comes"]);
-  });
-
   test("headers of a call replace the token, but not the headers that the call needs", async () => {
     const { api, sent } = answered([() => new Response(TODO)]);
     const headers = {
@@ -231,14 +212,6 @@ describe("the client", () => {
         new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
     });
     expect(await outcomeOf(silent.get("1", { timeoutMs: 5, retries: 0 }))).toBe("timeout");
-  });
-
-  test("errors contain the id of the request", async () => {
-    const gone = () => problem(404, "todo_not_found", { "X-Request-Id": "r-7" });
-    expect(await errorOf(answered([gone]).api.get("1"))).toMatchObject({ requestId: "r-7" });
-    expect(await errorOf(answered([() => problem(404, "todo_not_found")]).api.get("1"))).toMatchObject({
-      requestId: undefined,
-    });
   });
 
   test("events are requested with the headers of the call", async () => {
@@ -364,11 +337,6 @@ describe("the client", () => {
     };
     for (const timeoutMs of [Number.POSITIVE_INFINITY, 2 ** 31])
       expect(await new sdk.TodoApi({ timeoutMs, fetch }).get(1n)).toMatchObject({ id: "1" });
-    const { api, sent } = answered([() => problem(503, "stopping", { "Retry-After": "2592000" })]);
-    const leaving = AbortSignal.timeout(100);
-    for await (const { type } of api.events({ since: "e-1", signal: leaving }))
-      expect(type).toBe("disconnected");
-    expect(sent).toHaveLength(1);
   });
 
   test("rejects invalid options before it sends a request", async () => {
@@ -384,6 +352,7 @@ describe("the client", () => {
     for (const token of ["a\nb", "\u2603"])
       expect(await errorOf(new sdk.TodoApi({ token }).list())).toBeInstanceOf(TypeError);
     const { api, sent } = answered([() => new Response(TODO)]);
+    expect(await errorOf(api.get(1n, { headers: { "a b": "c" } }))).toBeInstanceOf(TypeError);
     expect(await errorOf(api.create("a", { idempotencyKey: "\u2603" }))).toBeInstanceOf(TypeError);
     expect(sent).toEqual([]);
   });

@@ -213,6 +213,13 @@ describe("an overlay", () => {
     expect(overlay.apply(other)).toEqual(other);
   });
 
+  test("shows no row for a new to-do with a blank title, which the service rejects", () => {
+    const overlay = new Overlay();
+    for (const title of ["", " \t"])
+      overlay.pending.push({ kind: "create", todo: { ...todo, id: newId(), title } });
+    expect(overlay.apply(list)).toEqual(list);
+  });
+
   test("hides no to-do that is older than a new one of the same title", () => {
     const overlay = new Overlay();
     overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "1" });
