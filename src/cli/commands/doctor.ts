@@ -77,7 +77,7 @@ async function checkStore({ store: { url } }: Config, isRunning: boolean): Promi
     ];
   if (store.kind === "postgres")
     return ["ok", "the database is reachable and accepts writes, and the role has the necessary rights"];
-  if (store.lastChange === undefined) return ["ok", `${store.path} does not exist yet, and can be created`];
+  if (store.id === undefined) return ["ok", `${store.path} does not exist yet, and can be created`];
   if (!store.isLocked) return ["ok", `${store.path} can be read and written`];
   return isRunning
     ? ["ok", `${store.path} can be read and written; a running server uses it`]

@@ -1,6 +1,4 @@
 import { serveRequests } from "../../worker-thread.ts";
 import { type BackupRequest, backup } from "./maintenance.ts";
 
-serveRequests(({ path, file }: BackupRequest) =>
-  backup(path, file, { signal: new AbortController().signal }),
-);
+serveRequests(([path, file]: BackupRequest) => backup(path, file, { signal: new AbortController().signal }));

@@ -3,13 +3,12 @@ import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { storePathsIn } from "../../../test/temporary.ts";
 import { createDatabase, openDatabase } from "./database.ts";
-import { insertCounters } from "./rows.ts";
 
 const newPath = storePathsIn();
 
 test("openDatabase makes each commit of a connection that writes durable, also for a copy without a WAL", () => {
   const path = newPath();
-  createDatabase(path, insertCounters);
+  createDatabase(path);
   new Database(path).run("PRAGMA journal_mode = DELETE");
   using database = openDatabase(path, "write");
   const pragmas = ["journal_mode", "synchronous", "fullfsync", "wal_autocheckpoint"];

@@ -1,6 +1,5 @@
 /** The database of a store: its schema, how it is opened, and what its errors mean. */
 import { Database } from "bun:sqlite";
-import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { errorMessage, getErrno } from "../../error-message.ts";
 import { isTemporary } from "../failure.ts";
@@ -8,6 +7,7 @@ import { PreconditionError } from "../maintenance.ts";
 import { StoreUnavailableError } from "../store.ts";
 import { createPrivate, sizeOf, WAL_SIZE_LIMIT, whyNotWritable } from "./files.ts";
 import { findRescueFiles, quoteArgument, waysOut } from "./rescue.ts";
+import { insertCounters } from "./rows.ts";
 
 /** The format of the schema. Formats 1 and 2 were never released. */
 export const FORMAT = 3;
@@ -39,14 +39,15 @@ const BUSY_TIMEOUT_MS = 5000;
 /**
  * Opens the database of a store. Throws for another program's database, before it writes anything. With `read`, the connection
  * changes nothing, also not when it is the last one to close: SQLite would otherwise move the WAL to the database.
+ * @param name the file that an error names
  */
-export function openDatabase(path: string, access: "read" | "write"): Database {
+export function openDatabase(path: string, access: "read" | "write", name = path): Database {
+  const empty = `${name}: it is empty: check the path of the store, or restore a backup with todo restore`;
   // SQLite would delete its WAL.
-  if (existsSync(path) && sizeOf(path) === 0) throw emptyError();
+  if (existsSync(path) && sizeOf(path) === 0) throw new PreconditionError(empty);
   const database = connect(path, access);
   try {
-    assertOwn(database);
-    if (format(database) === 0) throw emptyError();
+    if (!isStore(name, database)) throw new PreconditionError(empty);
     if (access === "write") makeDurable(database);
     return database;
   } catch (error) {
@@ -55,38 +56,31 @@ export function openDatabase(path: string, access: "read" | "write"): Database {
   }
 }
 
-const emptyError = (): PreconditionError =>
-  new PreconditionError("it is empty: check the path of the store, or restore a backup with todo restore");
-
 /**
  * Creates the database of a store unless it exists. Returns whether it did. A new one has no WAL, so that a copy of the file alone is
  * a store.
- * @param insertCounters inserts the row of the table `store`
  */
-export function createDatabase(path: string, insertCounters: (database: Database) => void): boolean {
+export function createDatabase(path: string): boolean {
   assertNothingLeft(path);
   // A journal is left of a creation that was cut off, and only a connection that writes can roll it back.
-  if (sizeOf(path) > 0 && !existsSync(`${path}-journal`) && hasSchema(path)) return false;
+  if (sizeOf(path) > 0 && !existsSync(`${path}-journal`)) {
+    using reader = connect(path, "read");
+    if (isStore(path, reader)) return false;
+  }
   createPrivate(path);
   using database = connect(path, "write");
-  assertOwn(database);
+  if (isStore(path, database)) return false;
   makeDurable(database);
   // In a transaction, because another process may be creating it.
   return database
     .transaction(() => {
-      if (format(database) !== 0) return false;
+      if (isStore(path, database)) return false;
       database.run(SCHEMA);
       insertCounters(database);
       database.run(`PRAGMA user_version = ${FORMAT}`);
       return true;
     })
     .immediate();
-}
-
-function hasSchema(path: string): boolean {
-  using database = connect(path, "read");
-  assertOwn(database);
-  return format(database) !== 0;
 }
 
 /** Throws if a missing or empty file was a store: SQLite would delete its WAL, or a new store would take its place. */
@@ -98,7 +92,7 @@ export function assertNothingLeft(path: string): void {
   if (left.length === 0 || size > 0) return;
   const remove = `remove ${left.map(quoteArgument).join(" ")} to start with an empty list`;
   throw new PreconditionError(
-    `it is missing or empty, but there is ${left.join(" and ")}: ${waysOut(path, remove)}`,
+    `${path}: it is missing or empty, but there is ${left.join(" and ")}: ${waysOut(path, remove)}`,
   );
 }
 
@@ -111,30 +105,24 @@ function connect(path: string, access: "read" | "write"): Database {
 
 export class ForeignDatabaseError extends PreconditionError {}
 
-/** Throws for another program's database, and for another format. */
-function assertOwn(database: Database): void {
-  const tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+/** Returns whether a database has the schema. Throws for another program's database, and for another format. */
+function isStore(name: string, database: Database): boolean {
+  const sql = "SELECT name FROM sqlite_schema WHERE type = 'table'";
   // In one snapshot, because another process may be creating the store.
-  const [version, names] = database.transaction(
+  const [version, tables] = database.transaction(
     () =>
       [
-        format(database),
-        database
-          .query<{ name: string }, []>(tables)
-          .all()
-          .map(({ name }) => name),
+        Number(database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version),
+        database.query<{ name: string }, []>(sql).all(),
       ] as const,
   )();
-  if (version === 0 ? names.length > 0 : !names.includes("store"))
-    throw new ForeignDatabaseError("it is the database of another program: name another file");
-  if (version === 0 || version === FORMAT) return;
+  if (version === 0 ? tables.length > 0 : !tables.some(({ name }) => name === "store"))
+    throw new ForeignDatabaseError(`${name}: it is the database of another program: name another file`);
+  if (version === 0 || version === FORMAT) return version === FORMAT;
   throw new PreconditionError(
-    `it was written by another version of this program (format ${version}; this version has format ${FORMAT}): use that version, or restore an export of it with todo restore`,
+    `${name}: it was written by another version of this program (format ${version}; this version has format ${FORMAT}): use that version, or restore an export of it with todo restore`,
   );
 }
-
-const format = (database: Database): number =>
-  Number(database.query<{ user_version: bigint }, []>("PRAGMA user_version").get()?.user_version);
 
 /** Makes each commit wait until it is on disk: a WAL, and an fsync for each commit. */
 function makeDurable(database: Database): void {
@@ -166,16 +154,6 @@ function setWal(database: Database): string | undefined {
 export const dataVersion = (database: Database): bigint =>
   database.query<{ data_version: bigint }, []>("PRAGMA data_version").get()?.data_version ?? 0n;
 
-/** Returns the id of a new store, or a new epoch. */
-export const randomId = (): string => randomBytes(8).toString("hex");
-
-/** The file of a store is damaged. The message says what is wrong. */
-export class DamageError extends Error {
-  override readonly name = "DamageError";
-  /** An error of another thread keeps its code only. */
-  readonly code = "SQLITE_CORRUPT";
-}
-
 /** Returns whether an error means that the file is damaged. Any other error of SQLite does, because the statements are correct. */
 export const isDamage = (error: unknown): boolean =>
   String(getErrno(error)).startsWith("SQLITE_") && !isTemporary(error);
@@ -185,6 +163,8 @@ export const isDamage = (error: unknown): boolean =>
  * later, otherwise a PreconditionError.
  */
 export function openError(path: string, cause: unknown): Error {
+  // It says so already.
+  if (cause instanceof StoreUnavailableError || cause instanceof PreconditionError) return cause;
   const message = `${path}: ${describe(path, cause)}`;
   return isTemporary(cause)
     ? new StoreUnavailableError(message, { cause })

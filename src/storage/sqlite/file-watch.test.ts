@@ -31,7 +31,7 @@ import { openSqliteKeys } from "./keys.ts";
 import { acquireLock } from "./lock.ts";
 import { backup, restore } from "./maintenance.ts";
 import { restoreCommand } from "./rescue.ts";
-import { changeKeys, insertCounters, readCounters } from "./rows.ts";
+import { changeKeys, readCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
@@ -500,7 +500,7 @@ test("a copy of the database alone is complete after a second with few writes, a
 
 test("a mark that cannot be read fails no write", () => {
   const path = newPath();
-  createDatabase(path, insertCounters);
+  createDatabase(path);
   using database = openDatabase(path, "read");
   // Too long for a name.
   writeMark(join(folder, "x".repeat(300)), readCounters(database));
@@ -511,7 +511,7 @@ describe("FileWatch", () => {
   function start() {
     const path = newPath();
     const lock = acquireLock(path);
-    createDatabase(path, insertCounters);
+    createDatabase(path);
     const database = openDatabase(path, "write");
     database.query("SELECT count(*) FROM todos").get();
     const files = new FileWatch(path, path);

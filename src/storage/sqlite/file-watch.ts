@@ -257,5 +257,5 @@ export function assertNothingLost(path: string, mark: string, counters: Counters
         ? "its last change is missing"
         : `its last ${missing} changes are missing`;
   const remove = `remove ${quoteArgument(`${path}-mark`)} to go on with this file`;
-  throw new PreconditionError(`${reason}: ${waysOut(path, remove)}`);
+  throw new PreconditionError(`${path}: ${reason}: ${waysOut(path, remove)}`);
 }

@@ -127,6 +127,12 @@ export function whyNotWritable(path: string): string | undefined {
   return undefined;
 }
 
+/** Throws unless this process can write a store. SQLite would open it to read only, and give the files beside it the mode of the file. */
+export function assertWritable(path: string): void {
+  const problem = whyNotWritable(path);
+  if (problem !== undefined) throw new StoreUnavailableError(`${path}: ${problem}`);
+}
+
 /** Creates an empty file unless one exists. SQLite gives the mode of the database to the files beside it. */
 export function createPrivate(path: string): void {
   try {

@@ -4,15 +4,14 @@ import { resolve } from "node:path";
 import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
 import { ChangingKeys, KeyTable } from "../records/key-table.ts";
-import { type KeyStoreHandle, type OpenKeysOptions, StoreUnavailableError } from "../store.ts";
+import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { createDatabase, openDatabase, openError } from "./database.ts";
 import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
-import { hasWal, whyNotWritable } from "./files.ts";
+import { assertWritable, hasWal } from "./files.ts";
 import { isLocked } from "./lock.ts";
 import {
   assertIntact,
   changeKeys,
-  insertCounters,
   putCounters,
   readCounters,
   readKeys,
@@ -22,8 +21,6 @@ import {
 /** Longer than a start with ten million to-dos. */
 const CONFIRM_SECONDS = 10;
 const POLL_MS = 20;
-/** Less than the number of any change. */
-const NO_CHANGE = -1n;
 
 /**
  * Opens the API keys of a file that a server may be using. Throws an Error with the reason if it cannot, and a
@@ -35,22 +32,15 @@ export function openSqliteKeys(
 ): KeyStoreHandle {
   if (!createIfMissing && !existsSync(path) && !hasWal(path))
     throw new Error(`${resolve(path)} does not exist: check the path of the store`);
-  try {
-    const isMissing = !existsSync(path);
-    const { database, isNew } = openToChange(
-      path,
-      createIfMissing ? "create" : "refuse",
-      // A server has read the store, and watches its files.
-      isLocked(path) ? readCounters : assertIntact,
-    );
-    if (isNew && isMissing) onCreated?.(`sqlite:${path}`);
-    const keys = new FileKeys(database);
-    const { ino } = statSync(path, { bigint: true });
-    const isReplaced = (): boolean => statSync(path, { bigint: true, throwIfNoEntry: false })?.ino !== ino;
-    return { keys, close: () => confirm(path, database, keys.lastChange, isReplaced) };
-  } catch (cause) {
-    throw openError(path, cause);
-  }
+  const isMissing = !existsSync(path);
+  // A server has read the store, and watches its files.
+  const readBefore = isLocked(path) ? readCounters : assertIntact;
+  const { database, isNew } = openToChange(path, createIfMissing ? "create" : "refuse", readBefore);
+  if (isNew && isMissing) onCreated?.(`sqlite:${path}`);
+  const keys = new FileKeys(database);
+  const { ino } = statSync(path, { bigint: true });
+  const isReplaced = (): boolean => statSync(path, { bigint: true, throwIfNoEntry: false })?.ino !== ino;
+  return { keys, close: () => confirm(path, database, keys.lastChange, isReplaced) };
 }
 
 /**
@@ -63,16 +53,19 @@ export function openToChange(
   missing: "create" | "refuse",
   readBefore: (database: Database) => StoredCounters,
 ): { readonly database: Database; readonly isNew: boolean } {
-  const mark = readMark(path);
-  const isNew = missing === "create" && createDatabase(path, insertCounters);
-  if (!isNew) {
-    // A connection that writes would move a WAL to a damaged or another database when it closes.
-    using reader = openDatabase(path, "read");
-    assertNothingLost(path, mark, readBefore(reader));
+  try {
+    assertWritable(path);
+    const mark = readMark(path);
+    const isNew = missing === "create" && createDatabase(path);
+    if (!isNew) {
+      // A connection that writes would move a WAL to a damaged or another database when it closes.
+      using reader = openDatabase(path, "read");
+      assertNothingLost(path, mark, readBefore(reader));
+    }
+    return { database: openDatabase(path, "write"), isNew };
+  } catch (cause) {
+    throw openError(path, cause);
   }
-  const problem = whyNotWritable(path);
-  if (problem !== undefined) throw new StoreUnavailableError(problem);
-  return { database: openDatabase(path, "write"), isNew };
 }
 
 /**
@@ -82,10 +75,11 @@ export function openToChange(
 async function confirm(
   path: string,
   database: Database,
-  change: bigint,
+  change: bigint | undefined,
   isReplaced: () => boolean,
 ): Promise<void> {
   using _ = database;
+  if (change === undefined) return;
   const deadline = performance.now() + CONFIRM_SECONDS * 1000;
   while (isLocked(path) && readCounters(database).keys_used < change) {
     if (performance.now() > deadline)
@@ -94,7 +88,6 @@ async function confirm(
       );
     await Bun.sleep(POLL_MS);
   }
-  if (change === NO_CHANGE) return;
   if (isReplaced()) throw new Error(`${path} was replaced while the command ran: run it again`);
   // In a transaction, because a server that commits meanwhile writes a higher mark.
   database.transaction(() => writeMark(path, readCounters(database))).immediate();
@@ -104,7 +97,7 @@ async function confirm(
 class FileKeys extends ChangingKeys implements KeyStore {
   readonly #database: Database;
   /** The number of the last change. */
-  lastChange = NO_CHANGE;
+  lastChange: bigint | undefined;
 
   constructor(database: Database) {
     super();

@@ -5,7 +5,7 @@ import { getErrno } from "../../error-message.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { StoreUnavailableError } from "../store.ts";
 import { openError } from "./database.ts";
-import { createPrivate, whyNotWritable } from "./files.ts";
+import { assertWritable, createPrivate } from "./files.ts";
 import { quoteArgument } from "./rescue.ts";
 
 /** A server that stops, and a command that ends, release the lock soon. */
@@ -17,8 +17,7 @@ const WAIT_MS = 1000;
  */
 export function acquireLock(path: string): Disposable {
   const file = `${path}-lock`;
-  const problem = whyNotWritable(path);
-  if (problem !== undefined) throw new StoreUnavailableError(`${path}: ${problem}`);
+  assertWritable(path);
   createPrivate(file);
   // SQLite follows symbolic links.
   if (lstatSync(file, { throwIfNoEntry: false })?.isFile() === false)

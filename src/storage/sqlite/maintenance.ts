@@ -36,17 +36,15 @@ import { DEFAULTS } from "../store.ts";
 import {
   assertNothingLeft,
   createDatabase,
-  DamageError,
   FORMAT,
   ForeignDatabaseError,
   isDamage,
   oneLine,
   openDatabase,
   openError,
-  randomId,
 } from "./database.ts";
 import { assertNothingLost, copyWarning, readMark, writeMark } from "./file-watch.ts";
-import { createPrivate, hasWal, removeDatabase, whyNotWritable } from "./files.ts";
+import { assertWritable, createPrivate, hasWal, removeDatabase, whyNotWritable } from "./files.ts";
 import { openToChange } from "./keys.ts";
 import { acquireLock, isLocked } from "./lock.ts";
 import * as rows from "./rows.ts";
@@ -61,34 +59,21 @@ async function withStore<T>(
   path: string,
   use: (database: Database, assertComplete: () => void) => T | Promise<T>,
 ): Promise<T> {
-  orRefuse(path, () => assertNothingLeft(path));
+  assertNothingLeft(path);
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
   const hadWal = existsSync(`${path}-wal`);
   const mark = readMark(path);
-  const result = await readStore(path, (database) =>
-    use(database, () => orRefuse(path, () => assertNothingLost(path, mark, rows.readCounters(database)))),
-  );
+  let result: T;
+  try {
+    using database = openDatabase(path, "read");
+    result = await use(database, () => assertNothingLost(path, mark, rows.readCounters(database)));
+  } catch (cause) {
+    // Other errors are not about the store.
+    throw String(getErrno(cause)).startsWith("SQLITE_") ? openError(path, cause) : cause;
+  }
   // SQLite removes the empty WAL of a store that was closed before.
   if (!hadWal && whyNotWritable(path) === undefined) openDatabase(path, "write").close();
   return result;
-}
-
-async function readStore<T>(path: string, use: (database: Database) => T | Promise<T>): Promise<T> {
-  using database = orRefuse(path, () => openDatabase(path, "read"));
-  try {
-    return await use(database);
-  } catch (cause) {
-    throw String(getErrno(cause)).startsWith("SQLITE_") ? openError(path, cause) : cause;
-  }
-}
-
-/** Returns the result of a function. Throws an error that names a file and says what to do. */
-function orRefuse<T>(path: string, act: () => T): T {
-  try {
-    return act();
-  } catch (cause) {
-    throw openError(path, cause);
-  }
 }
 
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
@@ -111,17 +96,14 @@ async function copyInto(part: string, database: Database, assertComplete: () => 
   using copy = openDatabase(part, "write");
   for (const { type, name } of foreignCode(copy)) copy.run(`DROP ${type} "${name.replaceAll('"', '""')}"`);
   rows.assertIntact(copy);
-  const { position, todos, keys } = summarize(copy);
+  const summary = summarize(copy);
   makeNew(copy);
   copy.run("PRAGMA journal_mode = DELETE");
-  return { todos, keys, bytes: statSync(part).size, position };
+  return { ...summary, bytes: statSync(part).size };
 }
 
-/** Asks a thread for a backup of the store at `path`. */
-export interface BackupRequest {
-  readonly path: string;
-  readonly file: string;
-}
+/** What a thread backs up, and the new file. */
+export type BackupRequest = readonly [path: string, file: string];
 
 /** Backs up in a thread, so that the server responds meanwhile. Rejects with the reason of a failure. */
 export async function backupInBackground(path: string, file: string): Promise<BackupSummary> {
@@ -129,7 +111,7 @@ export async function backupInBackground(path: string, file: string): Promise<Ba
     new URL("./backup.worker.ts", import.meta.url),
   );
   try {
-    return await thread.request({ path, file });
+    return await thread.request([path, file]);
   } finally {
     thread.terminate();
   }
@@ -150,8 +132,8 @@ function makeNew(copy: Database): void {
     copy.run("DELETE FROM events");
     rows.putCounters(copy, {
       ...rows.readCounters(copy),
-      id: randomId(),
-      epoch: randomId(),
+      id: rows.randomId(),
+      epoch: rows.randomId(),
       keys_used: rows.UNUSED,
     });
   })();
@@ -176,23 +158,17 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
   try {
     // An export, such as a rescue file, is text and not a database. It may begin with a byte order mark and blank lines.
     const isExport = (await Bun.file(file).slice(0, 100).text()).trimStart().startsWith("{");
-    const warning = isExport
+    const { counters, ...summary } = isExport
       ? await restoreExport(file, part, task)
-      : orRefuse(file, () => restoreBackup(file, part));
-    const { counters, ...summary } = summarizeFile(part);
+      : restoreBackup(file, part);
     await yieldToEventLoop(task.signal);
     fsyncFile(part);
     const movedTo = replaceStore(path, part);
     writeMark(path, counters);
-    return { ...summary, bytes: statSync(path).size, movedTo, warning };
+    return { ...summary, bytes: statSync(path).size, movedTo };
   } finally {
     removeDatabase(part);
   }
-}
-
-function summarizeFile(path: string) {
-  using database = openDatabase(path, "write");
-  return { ...summarize(database), counters: rows.readCounters(database) };
 }
 
 function assertBackupFile(file: string): void {
@@ -212,33 +188,39 @@ function assertNotForeign(path: string): void {
   try {
     if (existsSync(path)) openDatabase(path, "read").close();
   } catch (error) {
-    if (error instanceof ForeignDatabaseError) throw openError(path, error);
+    if (error instanceof ForeignDatabaseError) throw error;
   }
 }
 
-async function restoreExport(file: string, part: string, task: TaskOptions): Promise<undefined> {
-  createDatabase(part, rows.insertCounters);
+async function restoreExport(file: string, part: string, task: TaskOptions) {
+  createDatabase(part);
   using database = openDatabase(part, "write");
   const source = Bun.file(file).stream();
   await importInto(database, source, Number.POSITIVE_INFINITY, { ...task, keys: "include" });
+  return { ...summarize(database), counters: rows.readCounters(database), warning: undefined };
 }
 
-/** Returns a warning if the file may lack changes. */
-function restoreBackup(file: string, part: string): string | undefined {
+/** The warning of its result says why the file may lack changes. */
+function restoreBackup(file: string, part: string) {
   const mark = readMark(file);
   createPrivate(part);
   copyFileSync(file, part);
   chmodSync(part, PRIVATE_MODE);
-  using copy = openDatabase(part, "write");
-  const [found] = foreignCode(copy);
-  if (found !== undefined)
-    throw new PreconditionError(
-      `it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
-    );
-  const counters = rows.assertIntact(copy);
-  assertNothingLost(file, mark, counters);
-  makeNew(copy);
-  return copyWarning(file, mark, counters);
+  try {
+    using copy = openDatabase(part, "write", file);
+    const [found] = foreignCode(copy);
+    if (found !== undefined)
+      throw new PreconditionError(
+        `${file}: it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
+      );
+    const counters = rows.assertIntact(copy);
+    assertNothingLost(file, mark, counters);
+    makeNew(copy);
+    const warning = copyWarning(file, mark, counters);
+    return { ...summarize(copy), counters: rows.readCounters(copy), warning };
+  } catch (cause) {
+    throw openError(file, cause);
+  }
 }
 
 /**
@@ -333,7 +315,7 @@ export async function importTodos(
   task: TransferOptions,
 ): Promise<TransferSummary> {
   using _ = acquireLock(path);
-  const { database, isNew } = orRefuse(path, () => openToChange(path, "create", rows.assertIntact));
+  const { database, isNew } = openToChange(path, "create", rows.assertIntact);
   try {
     if (rows.readCounters(database).last_id > 0n)
       throw new UsedStoreError(
@@ -369,7 +351,13 @@ async function importInto(
   sum += rows.sumOfKeys(reader.keys);
   for (const record of reader.idempotencyRecords) rows.putRecord(database, record);
   const [sequence, checksum] = [BigInt(reader.count), rows.toChecksum(sum)];
-  rows.putCounters(database, { ...counters, epoch: randomId(), sequence, last_id: reader.lastId, checksum });
+  rows.putCounters(database, {
+    ...counters,
+    epoch: rows.randomId(),
+    sequence,
+    last_id: reader.lastId,
+    checksum,
+  });
   database.run("COMMIT");
   return reader.summary;
 }
@@ -419,15 +407,13 @@ function runCheck(name: string, run: () => unknown): CheckResult {
 /** Checks the events and the idempotency keys, without which a server starts. */
 function assertHistory(database: Database): void {
   const { damage } = rows.readEvents(database, rows.readCounters(database), DEFAULTS.maxEvents);
-  if (damage !== undefined) throw new DamageError(damage);
+  if (damage !== undefined) throw new rows.DamageError(damage);
   const { damaged } = rows.readRecords(database);
-  if (damaged.length > 0) throw new DamageError(`${damaged.length} idempotency keys are damaged`);
+  if (damaged.length > 0) throw new rows.DamageError(`${damaged.length} idempotency keys are damaged`);
 }
 
 export interface SqliteProbe {
-  /** The wall-clock time of the last change in milliseconds; `undefined` if the store does not exist. */
-  readonly lastChange: number | undefined;
-  /** The id of the store; `undefined` if the store does not exist or is empty. */
+  /** The id of the store; `undefined` if the store does not exist. */
   readonly id: string | undefined;
   /** Whether another process has locked the store. */
   readonly isLocked: boolean;
@@ -438,18 +424,12 @@ export interface SqliteProbe {
  * reason if it cannot. It does not throw because another process has the lock.
  */
 export async function probeSqlite(path: string): Promise<SqliteProbe> {
-  const problem = whyNotWritable(path);
-  if (problem !== undefined) throw new Error(`${path}: ${problem}`);
-  if (!existsSync(path)) {
-    orRefuse(path, () => assertNothingLeft(path));
-    return { lastChange: undefined, id: undefined, isLocked: false };
-  }
+  assertWritable(path);
+  assertNothingLeft(path);
+  if (!existsSync(path)) return { id: undefined, isLocked: false };
   return withStore(path, (database, assertComplete) => {
     const { id } = rows.assertIntact(database);
     assertComplete();
-    const times = [path, `${path}-wal`].map(
-      (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0,
-    );
-    return { lastChange: Math.max(...times), id, isLocked: isLocked(path) };
+    return { id, isLocked: isLocked(path) };
   });
 }

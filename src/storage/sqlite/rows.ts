@@ -1,5 +1,6 @@
 /** Reads and writes rows. A damaged one is never served, because each row has the CRC-32 of its other values. */
 import type { Database } from "bun:sqlite";
+import { randomBytes } from "node:crypto";
 import type { StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import type { Position, TodoEvent, TodoId } from "../../todo.ts";
@@ -8,7 +9,16 @@ import { decodeEvents } from "../records/event-codec.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
 import { Table } from "../table/table.ts";
-import { DamageError, randomId } from "./database.ts";
+
+/** The file of a store is damaged. The message says what is wrong. */
+export class DamageError extends Error {
+  override readonly name = "DamageError";
+  /** An error of another thread keeps its code only. */
+  readonly code = "SQLITE_CORRUPT";
+}
+
+/** Returns the id of a new store, or a new epoch. */
+export const randomId = (): string => randomBytes(8).toString("hex");
 
 type Row<T> = T & { readonly crc: bigint };
 

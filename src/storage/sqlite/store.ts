@@ -15,12 +15,12 @@ import { withTimeout } from "../timeout.ts";
 import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
-import { createDatabase, openDatabase, openError, randomId } from "./database.ts";
+import { createDatabase, openDatabase, openError } from "./database.ts";
 import { assertNothingLost, copyWarning, readMark } from "./file-watch.ts";
 import { canonicalPath } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
-import { insertCounters, readContents, readCounters, readEvents, readRecords } from "./rows.ts";
+import { randomId, readContents, readCounters, readEvents, readRecords } from "./rows.ts";
 import type { WriterReply, WriterRequest } from "./writer.worker.ts";
 
 /** The greatest id: SQLite's integers are signed 64-bit. */
@@ -46,7 +46,7 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
   let writer: Writer | undefined;
   try {
     const mark = readMark(path);
-    if (createDatabase(path, insertCounters)) options.onCreated();
+    if (createDatabase(path)) options.onCreated();
     // It closes last if the start fails, so that a damaged WAL stays as it is.
     reader = openDatabase(path, "read");
     const counters = readCounters(reader);
