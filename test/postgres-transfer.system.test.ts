@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ended, runTodo } from "./command.ts";
-import { type Databases, openDatabases, whyNoDatabase, whyNoServer } from "./postgres.ts";
-import { executeSql } from "./postgres-store.ts";
+import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
@@ -85,48 +84,5 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     expect(await list.text()).toContain('[{"id":2,"title":"to-do 1 ');
     expect(await etag()).not.toBe(before);
     expect((await createTodo(url, "next")).id).toBe(75_001);
-  });
-
-  test("into PostgreSQL is rejected once the store has contained to-dos", async () => {
-    const postgres = await databases.newDatabase();
-    const file = await newExport(2);
-    expect((await todo(postgres, "import", file)).code).toBe(0);
-    expect(await todo(postgres, "import", file)).toEqual({
-      code: 2,
-      stdout: "",
-      stderr: "todo: the database has contained to-dos: import into a new database\n",
-    });
-  });
-
-  test("that fails leaves PostgreSQL empty", async () => {
-    const postgres = await databases.newDatabase();
-    const file = await newExport(25_000);
-    const text = await Bun.file(file).text();
-    await writeFile(file, text.slice(0, -5));
-    expect((await todo(postgres, "import", file)).stderr).toContain("is the file truncated?");
-    const tooMany = await todo(postgres, "import", await newExport(3), "--max-todos", "2");
-    expect(tooMany.stderr).toBe(
-      "todo: the file has more than 2 to-dos: raise the limit with --max-todos or TODO_MAX_TODOS\n",
-    );
-    expect(await exported(postgres)).toBe('{"todoService":1,"lastId":"0","todos":0}\n');
-  });
-
-  test.skipIf(skipFor(whyNoServer))("needs only USAGE and EXECUTE on PostgreSQL", async () => {
-    const url = new URL(await databases.newDatabase());
-    expect((await todo(url.href, "migrate")).code).toBe(0);
-    const role = `of_${url.pathname.slice(1)}`;
-    await databases.query(`CREATE ROLE ${role} LOGIN PASSWORD '${url.password}'`);
-    await executeSql(
-      url.href,
-      `GRANT USAGE ON SCHEMA todo_service TO ${role};
-       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA todo_service TO ${role}`,
-    );
-    url.username = role;
-    const file = await newExport(3);
-    expect((await todo(url.href, "import", file)).code).toBe(0);
-    expect((await todo(url.href, "keys", "create", "ci")).code).toBe(0);
-    expect(await exported(url.href, WITH_KEYS)).toContain('"apiKey"');
-    await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: url.href });
-    expect((await fetch(`${await server.url}/api/todos`)).status).toBe(200);
   });
 });

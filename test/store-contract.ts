@@ -419,32 +419,13 @@ export function keyContract(
         storedKey("a"),
         storedKey("b", { expiresAt: 1 }),
         storedKey("c", { lastUsedAt: 5 }),
-        storedKey("d", { expiresAt: 90, lifetime: 80 }),
+        storedKey("d", { expiresAt: 90, lifetime: 80, scope: "read" }),
       ];
       for (const key of all) expect(await keys.insert(key)).toBe(true);
       for (const key of all) expect(await found(key.id)).toEqual(key);
       expect(await keys.find(hashToken("another"))).toBeUndefined();
       expect(await keys.find(Buffer.from("a"))).toBeUndefined();
       expect(await keys.find(Buffer.alloc(0))).toBeUndefined();
-    });
-
-    test("find, list and replace keep the scope of each key", async () => {
-      const [reader, writer] = [storedKey("a", { scope: "read" }), storedKey("b")];
-      for (const key of [reader, writer]) await keys.insert(key);
-      for (const key of [reader, writer]) expect(await found(key.id)).toEqual(key);
-      await keys.replace("a", 50, storedKey("c", { name: "a", scope: "read" }));
-      await keys.replace("b", 50, storedKey("d", { name: "b", scope: "read" }));
-      const scopes = (await keys.list()).map(({ id, scope }) => [id, scope]);
-      expect(scopes).toEqual([
-        ["a", "read"],
-        ["b", "write"],
-        ["c", "read"],
-        ["d", "read"],
-      ]);
-      expect((await found("c"))?.scope).toBe("read");
-      expect(await keys.delete("c")).toBe(true);
-      await keys.insert(storedKey("c", { name: "e" }));
-      expect((await found("c"))?.scope).toBe("write");
     });
 
     test("insert stores any name unchanged", async () => {
@@ -459,7 +440,7 @@ export function keyContract(
 
     test("list returns all keys, including expired keys, without hashes and ordered by creation time", async () => {
       const latest = storedKey("c", { createdAt: 30 });
-      const earliest = storedKey("a", { createdAt: 10, expiresAt: 11 });
+      const earliest = storedKey("a", { createdAt: 10, expiresAt: 11, scope: "read" });
       const [same, sameLater] = [storedKey("z", { createdAt: 20 }), storedKey("b", { createdAt: 20 })];
       for (const key of [latest, earliest, same, sameLater]) await keys.insert(key);
       expect(await keys.list()).toEqual([earliest, same, sameLater, latest].map(withoutHash));
@@ -501,7 +482,7 @@ export function keyContract(
 
     test("replace sets the expiry of a key and adds the successor", async () => {
       await keys.insert(storedKey("a", { name: "ci", lastUsedAt: 3 }));
-      const successor = storedKey("b", { name: "ci", createdAt: 10, expiresAt: 500 });
+      const successor = storedKey("b", { name: "ci", createdAt: 10, expiresAt: 500, scope: "read" });
       expect(await keys.replace("a", 50, successor)).toBe(true);
       expect(await found("a")).toEqual(storedKey("a", { name: "ci", lastUsedAt: 3, expiresAt: 50 }));
       expect(await found("b")).toEqual(successor);
