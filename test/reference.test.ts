@@ -178,7 +178,7 @@ test("the reference lists the reasons of rejected credentials, and no others", (
   const patterns = [
     /logRejection\("([^"]+)"/g,
     /(?:reject|recordRejection)\("([^"]+)"/g,
-    /whyUnknown = .+"(\w+)" : "(\w+)"/g,
+    /hasInvalidChecksum\(\w+\) \? "(\w+)" : "(\w+)"/g,
     /^ {2}(?:unauthorized|too_many_failures): "(\w+)"/gm,
   ];
   const logged = patterns.flatMap((pattern) =>

@@ -53,7 +53,8 @@ export function createUserCheck(
 
   return async (user, password, network) => {
     const known = hashes().get(user);
-    const passwordHash = known ?? hashForUnknownUser(hashes());
+    // Any stored hash has the right cost to check an unknown user against.
+    const [passwordHash] = known === undefined ? hashes().values() : [known];
     if (passwordHash === undefined || !withinLimits(password, passwordHash)) return false;
     const key = hmac(JSON.stringify([user, password, passwordHash])).toString("latin1");
     // An unknown user is checked against another user's hash, whose success may be cached.
@@ -160,12 +161,6 @@ const isEntryOf =
 /** Returns whether bcrypt hashes the whole password: implementations differ beyond 72 bytes. */
 function withinLimits(password: string, passwordHash: string): boolean {
   return !passwordHash.startsWith("$2") || Buffer.byteLength(password) <= MAX_BCRYPT_BYTES;
-}
-
-/** Returns any stored hash, against which an unknown user is checked: it has the right cost. */
-function hashForUnknownUser(hashes: ReadonlyMap<string, string>): string | undefined {
-  const [first] = hashes.values();
-  return first;
 }
 
 function keyedHmac(): (text: string) => Buffer {

@@ -37,7 +37,6 @@ const TEXT_OK = prepared(TEXT_TYPE);
 const UNCACHED_TEXT = prepared({ ...TEXT_TYPE, "Cache-Control": "no-store" });
 const CHANGED = prepared(JSON_TYPE);
 const DELETED = prepared({}, 204);
-const EMPTY = prepared({}, 204);
 
 /** Returns a 200 with a JSON body. */
 export const json = (body: Body): Response => new Response(body, JSON_OK);
@@ -49,7 +48,7 @@ export const text = (body: string): Response => new Response(body, TEXT_OK);
 export const uncachedText = (body: string): Response => new Response(body, UNCACHED_TEXT);
 
 /** Returns a 204. */
-export const noContent = (): Response => new Response(null, EMPTY);
+export const noContent = (): Response => respond(204, {});
 
 /** Returns a 201 with a to-do and its `Location`. `position` is where the store decided the write. */
 export function created(body: TodoJson, location: string, position: string): Response {

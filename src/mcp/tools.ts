@@ -166,8 +166,6 @@ const TOOLS: readonly TodoTool[] = [
 /** The definitions of all tools, as `tools/list` returns them. */
 export const TOOL_DEFINITIONS: Tool[] = TOOLS.map(({ definition }) => definition);
 
-const byName = new Map(TOOLS.map((tool) => [tool.definition.name, tool]));
-
 /** Describes an error of the client for the assistant's user. By default, the service's own message. */
 export type DescribeError = (error: TodoApiError) => string;
 
@@ -181,7 +179,7 @@ export async function callTool(
   given: unknown = {},
   { signal, describe }: { readonly signal: AbortSignal; readonly describe: DescribeError },
 ): Promise<CallToolResult | undefined> {
-  const tool = byName.get(name);
+  const tool = TOOLS.find(({ definition }) => definition.name === name);
   if (tool === undefined) return undefined;
   try {
     const structuredContent = await tool.run(todos, given, signal);

@@ -54,7 +54,7 @@ export function scheduleBackups(
 ): void {
   /** What an interrupted backup leaves. */
   const ownPart = new RegExp(`^todos-${TIME}-${storeId}\\.db\\.part(?:-journal|-wal|-shm)?$`);
-  let failures = 0;
+  const failures = metrics?.counter("todo_backup_failures_total", "Failed scheduled backups.");
   let last = 0;
   let due = Number.POSITIVE_INFINITY;
 
@@ -79,7 +79,7 @@ export function scheduleBackups(
       log.info({ file, todos, bytes }, "backup finished");
       removeOldest(name);
     } catch (error) {
-      failures++;
+      failures?.inc();
       due = Date.now() + Math.min(everyMs, RETRY_MS);
       log.error({ file, reason: errorMessage(error) }, "backup failed");
     }
@@ -114,7 +114,6 @@ export function scheduleBackups(
   const free = "Free space on the backups' file system.";
   metrics.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
   metrics.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
-  metrics.counter("todo_backup_failures_total", "Failed scheduled backups.", () => failures);
   metrics.gauge("todo_backup_disk_free_bytes", free, async () => {
     const { bavail, bsize } = await disk();
     return bavail * bsize;

@@ -112,7 +112,8 @@ export function createAuthenticator(
     client: (token: string, request: Request, server: HttpServer): Awaitable<Identity> =>
       chain(lookup(token), (client) => {
         // Plain JavaScript may return null, or a client without a name, to which no write could be attributed.
-        if (typeof client?.name !== "string") return reject(whyUnknown(token), request, server);
+        if (typeof client?.name !== "string")
+          return reject(hasInvalidChecksum(token) ? "mistyped" : "unknown", request, server);
         recordOutcome("passed");
         const { name, scope = "write", keyId, parent, isRevoked } = client;
         return { kind: "client", name, scope, keyId, parent, isRevoked };
@@ -156,9 +157,6 @@ const OUTCOMES: Partial<Readonly<Record<ErrorCode, AuthenticationOutcome>>> = {
   unauthorized: "wrong",
   too_many_failures: "throttled",
 };
-
-/** Returns why a token has no client, for the log. */
-const whyUnknown = (token: string): string => (hasInvalidChecksum(token) ? "mistyped" : "unknown");
 
 // Without a challenge, so that a browser does not ask for a password that it would send in clear text.
 const httpsRequired = (): ServiceError =>

@@ -48,7 +48,7 @@ export function createKeyHandlers(keys: KeyStore, context: Context) {
       const id = getKeyId(request);
       const overlap = (await bodies.readJsonIfAny(request, server, parseRotation)) ?? parseOverlap();
       const minted = await rotateKey(keys, id, overlap, now());
-      if (minted === undefined) throw notFound();
+      if (minted === undefined) throw new ServiceError("key_not_found");
       const { id: successor, name: client } = minted.key;
       log.info({ id: request.id, key: id, successor, client, user: user.name }, "key rotated");
       return mintedReply(minted, `../${successor}`);
@@ -57,7 +57,7 @@ export function createKeyHandlers(keys: KeyStore, context: Context) {
     rename: audited("rename", async (request, server, user) => {
       const all = await keys.list();
       const key = all.find(({ id, kind }) => id === getKeyId(request) && kind !== "link");
-      if (key === undefined) throw notFound();
+      if (key === undefined) throw new ServiceError("key_not_found");
       const name = await bodies.readJson(request, server, (body) => ownProperty(body, "name"));
       const renamed = await renameKey(keys, key, name, all);
       log.info({ id: request.id, key: key.id, client: renamed.name, user: user.name }, "key renamed");
@@ -69,14 +69,14 @@ export function createKeyHandlers(keys: KeyStore, context: Context) {
       const origin = requireOrigin(request, getConnectionInfo(request, server));
       const key = (await keys.list()).find(({ id, kind }) => id === getKeyId(request) && kind === undefined);
       const link = key && (await createLink(keys, { kind: "key", id: key.id }, key.scope, now()));
-      if (link === undefined) throw notFound();
+      if (link === undefined) throw new ServiceError("key_not_found");
       log.info({ id: request.id, key: key?.id, client: key?.name, user: user.name }, "link created");
       return linkReply(origin, link);
     }),
 
     revoke: audited("revoke", async (request, _server, user) => {
       const id = getKeyId(request);
-      if (!(await keys.delete(id))) throw notFound();
+      if (!(await keys.delete(id))) throw new ServiceError("key_not_found");
       log.info({ id: request.id, key: id, user: user.name }, "key revoked");
       return noContent();
     }),
@@ -104,8 +104,6 @@ const getKeyId = (request: RoutedRequest): string => request.params.id ?? "";
 /** Returns the id in the path, or `undefined` if it is not a key id, because it could be a token. */
 const shownId = (request: RoutedRequest): string | undefined =>
   isKeyId(getKeyId(request)) ? getKeyId(request) : undefined;
-
-const notFound = (): ServiceError => new ServiceError("key_not_found");
 
 const mintedReply = ({ key, token }: MintedKey, location: string): Response =>
   respondJson(201, { ...asJson(key), token }, { Location: location });

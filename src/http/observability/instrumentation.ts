@@ -59,22 +59,15 @@ export function instrumentHandler(
 ): Handler {
   return (request, server) => {
     const started = monotonicNow();
-    const response = handler(request, server);
-    if (response instanceof Promise) return measure(request.method, started, response);
-    observer.answered(request.method, response.status, monotonicNow() - started);
-    return response;
-  };
-
-  async function measure(method: string, started: number, answer: Promise<Response>): Promise<Response> {
-    observer.waiting(1);
-    try {
-      const response = await answer;
-      observer.answered(method, response.status, monotonicNow() - started);
+    const record = (response: Response): Response => {
+      observer.answered(request.method, response.status, monotonicNow() - started);
       return response;
-    } finally {
-      observer.waiting(-1);
-    }
-  }
+    };
+    const response = handler(request, server);
+    if (!(response instanceof Promise)) return record(response);
+    observer.waiting(1);
+    return response.then(record).finally(() => observer.waiting(-1));
+  };
 }
 
 /** Returns the store with its operations measured. */

@@ -17,8 +17,7 @@ const METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PAT
 /** The metrics of a process. The parts of the server register theirs; each scrape reads them. */
 export class Metrics {
   readonly #registry = new Registry();
-  /** What prom-client's own metrics take as `registers`. */
-  readonly registers = [this.#registry];
+  readonly #registers = [this.#registry];
   /** The media type of `text`. */
   readonly contentType = Registry.PROMETHEUS_CONTENT_TYPE;
   /** Callbacks for the options of a store. */
@@ -48,11 +47,10 @@ export class Metrics {
 
   /** Registers a value that can go up and down. */
   gauge(name: string, help: string, read: () => Awaitable<number>): void {
-    const { registers } = this;
     new Gauge({
       name,
       help,
-      registers,
+      registers: this.#registers,
       async collect() {
         this.set(await read());
       },
@@ -60,17 +58,22 @@ export class Metrics {
   }
 
   /** Registers a value that only goes up. */
-  counter(name: string, help: string, read: () => number): void {
-    const { registers } = this;
-    new Counter({
-      name,
-      help,
-      registers,
-      collect() {
-        this.reset();
-        this.inc(read());
-      },
-    });
+  counter<Label extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly Label[] = [],
+  ): Counter<Label> {
+    return new Counter({ name, help, labelNames, registers: this.#registers });
+  }
+
+  /** Registers the distribution of a value. */
+  histogram<Label extends string>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: readonly Label[] = [],
+  ): Histogram<Label> {
+    return new Histogram({ name, help, buckets, labelNames, registers: this.#registers });
   }
 
   /** Registers a gauge that is 1 with these labels; without labels, it is absent. */
@@ -80,12 +83,11 @@ export class Metrics {
     labelNames: readonly Label[],
     read: () => Readonly<Record<Label, string>> | undefined,
   ): void {
-    const { registers } = this;
     new Gauge({
       name,
       help,
-      labelNames: [...labelNames],
-      registers,
+      labelNames,
+      registers: this.#registers,
       collect() {
         this.reset();
         const labels = read();
@@ -101,20 +103,12 @@ export class Metrics {
 }
 
 function measureRequests(metrics: Metrics): Observer["route"] {
-  const { registers } = metrics;
-  const requests = new Counter({
-    name: "todo_http_requests_total",
-    help: "HTTP requests by route pattern, method and status.",
-    labelNames: ["route", "method", "status"],
-    registers,
-  });
-  const seconds = new Histogram({
-    name: "todo_http_request_duration_seconds",
-    help: "Seconds from a request's head to its response, without the time to send a long list or an event stream.",
-    labelNames: ["route", "method"],
-    buckets: SECONDS,
-    registers,
-  });
+  const byStatus = "HTTP requests by route pattern, method and status.";
+  const requests = metrics.counter("todo_http_requests_total", byStatus, ["route", "method", "status"]);
+  const duration =
+    "Seconds from a request's head to its response, without the time to send a long list or an event stream.";
+  const labels = ["route", "method"] as const;
+  const seconds = metrics.histogram("todo_http_request_duration_seconds", duration, SECONDS, labels);
   let inFlight = 0;
   const help = "Requests that are waiting for their response.";
   metrics.gauge("todo_http_requests_in_flight", help, () => inFlight);
@@ -130,33 +124,22 @@ function measureRequests(metrics: Metrics): Observer["route"] {
   });
 }
 
-function countAuthentications({ registers }: Metrics): Observer["surface"] {
-  const authentications = new Counter({
-    name: "todo_authentications_total",
-    help: "Authentications at a guarded surface by outcome. A request that passed may still be rejected, for example by its scope.",
-    labelNames: ["surface", "outcome"],
-    registers,
-  });
+function countAuthentications(metrics: Metrics): Observer["surface"] {
+  const help =
+    "Authentications at a guarded surface by outcome. A request that passed may still be rejected, for example by its scope.";
+  const authentications = metrics.counter("todo_authentications_total", help, ["surface", "outcome"]);
   for (const surface of SURFACES)
     for (const outcome of AUTHENTICATION_OUTCOMES) authentications.inc({ surface, outcome }, 0);
   return (surface) => (outcome) => authentications.inc({ surface, outcome });
 }
 
 function measureStore(metrics: Metrics, store: Pick<TodoStore, "checkWrites">): Observer["store"] {
-  const { registers } = metrics;
-  const seconds = new Histogram({
-    name: "todo_store_operation_duration_seconds",
-    help: "Seconds that a store operation took, except for results directly from memory.",
-    labelNames: ["operation"],
-    buckets: SECONDS,
-    registers,
-  });
-  const failures = new Counter({
-    name: "todo_store_failures_total",
-    help: "Failed store operations by reason: unavailable, full, or an error.",
-    labelNames: ["operation", "reason"],
-    registers,
-  });
+  const duration = "Seconds that a store operation took, except for results directly from memory.";
+  const seconds = metrics.histogram("todo_store_operation_duration_seconds", duration, SECONDS, [
+    "operation",
+  ]);
+  const failed = "Failed store operations by reason: unavailable, full, or an error.";
+  const failures = metrics.counter("todo_store_failures_total", failed, ["operation", "reason"]);
   const state = { writesFail: false, isUnreachable: false, isChecking: false };
   /**
    * Checks again for the next scrape. In the background, because a scrape must not wait for a store that does not answer.
@@ -198,27 +181,17 @@ function measureStore(metrics: Metrics, store: Pick<TodoStore, "checkWrites">): 
 }
 
 /** Returns the callbacks with which a store reports its batches and evictions. */
-function measureBatches({ registers }: Metrics) {
-  const batchWrites = new Histogram({
-    name: "todo_store_batch_writes",
-    help: "Writes that shared a transaction, on SQLite and PostgreSQL.",
-    buckets: BATCH_WRITES,
-    registers,
-  });
-  const batchSeconds = new Histogram({
-    name: "todo_store_batch_duration_seconds",
-    help: "Seconds until such a transaction was on disk or the database had acknowledged it.",
-    buckets: SECONDS,
-    registers,
-  });
-  const evictedKeys = new Counter({
-    name: "todo_idempotency_keys_evicted_total",
-    help: "Idempotency keys that were dropped before their 24 hours were over, to make room for newer ones.",
-    registers,
-  });
+function measureBatches(metrics: Metrics) {
+  const writes = "Writes that shared a transaction, on SQLite and PostgreSQL.";
+  const batchWrites = metrics.histogram("todo_store_batch_writes", writes, BATCH_WRITES);
+  const duration = "Seconds until such a transaction was on disk or the database had acknowledged it.";
+  const batchSeconds = metrics.histogram("todo_store_batch_duration_seconds", duration, SECONDS);
+  const evicted =
+    "Idempotency keys that were dropped before their 24 hours were over, to make room for newer ones.";
+  const evictedKeys = metrics.counter("todo_idempotency_keys_evicted_total", evicted);
   return {
-    onBatch: (writes: number, ms: number): void => {
-      batchWrites.observe(writes);
+    onBatch: (count: number, ms: number): void => {
+      batchWrites.observe(count);
       batchSeconds.observe(ms / 1000);
     },
     onIdempotencyKeysEvicted: (count: number): void => evictedKeys.inc(count),
