@@ -33,7 +33,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   conformance: ["conformance"],
   bench: ["bench", "test", "."],
   web: ["web", "web/model", "web/sync", "web/view", "web/people", "src", "src/sdk"],
-  "web/model": ["web", "web/model", "src/sdk"],
+  "web/model": ["web", "web/model", "src", "src/sdk"],
   "web/sync": ["web", "web/model", "web/sync", "src/sdk"],
   "web/view": ["web", "web/model", "web/sync", "web/view", "src", "src/sdk"],
   "web/people": ["web", "web/view", "web/people", "src", "src/sdk"],

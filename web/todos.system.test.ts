@@ -489,10 +489,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     ]) {
       await pressOn(page.getByRole("button", { name: "List actions" }));
       await page.locator("#menu").waitFor();
-      // Away from the rows, once the page has placed it.
-      await page.evaluate(
-        "new Promise(requestAnimationFrame).then(() => { document.querySelector('#menu').style.top = '500px' })",
-      );
+      // Away from the rows.
+      await page.evaluate("document.querySelector('#menu').style.translate = '0 380px'");
       await pressOn(target);
       await until(async () => !(await isMenuOpen()), "the menu is closed");
       await page.evaluate("new Promise(requestAnimationFrame)");

@@ -12,6 +12,7 @@ import { ConnectionState } from "./sync/connection-state.ts";
 import { OfflineCopy, readLastList } from "./sync/offline.ts";
 import { Sender } from "./sync/sender.ts";
 import { Actions } from "./view/actions.ts";
+import { UserChoice } from "./view/choice.ts";
 import { Composer } from "./view/composer.ts";
 import { requireElement } from "./view/dom.ts";
 import { ListView } from "./view/list.ts";
@@ -57,14 +58,22 @@ const sender = new Sender({
     showToast(...describeRejections(change, rejections));
   },
 });
+const choice = new UserChoice();
 const view = new ListView({
   state,
+  choice,
   onToggle: (todo, done) =>
     actions.change(done ? "done" : "open", [todo], (id) => view.focusTodo(id, "checkbox")),
   onDelete: (todo, control) => actions.change("deleted", [todo], (id) => view.focusTodo(id, control)),
   onFocusLost: () => composer.focus(),
 });
-const actions = new Actions({ outbox, state, view });
+const actions = new Actions({
+  outbox,
+  state,
+  choice,
+  onChange: () => view.render(),
+  onAdded: (ids) => view.showAdded(ids),
+});
 const composer = new Composer({
   onAdd: (lines) => actions.add(lines),
   onKey: (event) => view.enterOnArrow(event),
@@ -208,8 +217,8 @@ function announceSoon(): void {
   if (announcementTimer !== undefined) return;
   announcementTimer = setTimeout(() => {
     announcementTimer = undefined;
-    const { total, totalOpen } = view.find();
-    announce(`${formatCount(totalOpen)} open, ${formatCount(total - totalOpen)} done.`);
+    const { todos, totalOpen } = view.find();
+    announce(`${formatCount(totalOpen)} open, ${formatCount(todos.length - totalOpen)} done.`);
   }, ANNOUNCE_INTERVAL_MS);
 }
 

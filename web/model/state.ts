@@ -15,15 +15,6 @@ export interface LastList {
   readonly readAt: Date;
 }
 
-/** The to-dos that match the search, in ascending order of id. */
-export interface View {
-  readonly open: readonly Todo[];
-  readonly done: readonly Todo[];
-  /** The numbers of all to-dos and of all open ones. */
-  readonly total: number;
-  readonly totalOpen: number;
-}
-
 /** What the state needs of the outbox. */
 type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener" | "drop">;
 
@@ -147,17 +138,5 @@ export class State {
       const todo = findTodo(this.todos, id);
       return todo?.title === title && !todo.done;
     });
-  }
-
-  /** Returns the to-dos that match a search, and counts of all. Includes the user's unsent changes. */
-  view(matches: (todo: Todo) => boolean): View {
-    const open: Todo[] = [];
-    const done: Todo[] = [];
-    let totalOpen = 0;
-    for (const todo of this.todos) {
-      if (!todo.done) totalOpen++;
-      if (matches(todo)) (todo.done ? done : open).push(todo);
-    }
-    return { open, done, total: this.todos.length, totalOpen };
   }
 }

@@ -2,44 +2,46 @@ import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { type ChangeKind, isDeletion, newId, type Target } from "../model/change.ts";
 import { History, type Step } from "../model/history.ts";
 import type { Outbox } from "../model/outbox.ts";
+import { type Choice, inOrder, isSearching, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
 import { copyText } from "./clipboard.ts";
 import type { Line } from "./composer.ts";
 import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from "./dom.ts";
-import { inOrder, type ListView } from "./list.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
 import { toMarkdown } from "./paste.ts";
 import { UNDO_HINT } from "./shortcuts.ts";
 import { announce, showStatus, showTimed, showToast } from "./toasts.ts";
 
-const menu = requireElement("#menu", HTMLElement);
-const menuButton = requireElement("#show-menu", HTMLButtonElement);
-
 export interface ActionsOptions {
   readonly outbox: Outbox;
   readonly state: State;
-  readonly view: ListView;
+  readonly choice: Choice;
+  /** Runs when the user has changed something, before it is announced. */
+  readonly onChange: () => void;
+  /** Runs when the user has added to-dos. */
+  readonly onAdded: (ids: readonly TodoId[]) => void;
 }
 
 /** What the user does to to-dos, and undoes. */
 export class Actions {
+  readonly #options: ActionsOptions;
   readonly #outbox: Outbox;
-  readonly #view: ListView;
   readonly #history: History;
+  readonly #menuButton = requireElement("#show-menu", HTMLButtonElement);
   /** The step that the message offers to take back. */
   #offered: Step | undefined;
   /** Hide the messages of steps. When the time of one is over, its deletion is sent. */
   readonly #hide = new WeakMap<Step["changes"], () => void>();
 
-  constructor({ outbox, state, view }: ActionsOptions) {
+  constructor(options: ActionsOptions) {
+    const { outbox, state } = options;
+    this.#options = options;
     this.#outbox = outbox;
-    this.#view = view;
     this.#history = new History(outbox, state);
     outbox.addEventListener("change", () => this.#hideSent());
     ignoreAccidentalClicks(".todo, .fold, .menu button");
-    // Its height is known when it is open, and this runs before it is painted.
-    menu.addEventListener("beforetoggle", () => requestAnimationFrame(placeMenu));
-    ignoreClicksThatClose(menu, menuButton);
+    const menu = requireElement("#menu", HTMLElement);
+    ignoreClicksThatClose(menu, this.#menuButton);
     // Before the action runs, so that the button of the menu gets the focus back.
     menu.addEventListener("click", () => menu.hidePopover(), { capture: true });
     onClick("#mark-all", () => this.#changeAll("open", "done"));
@@ -51,12 +53,16 @@ export class Actions {
 
   /** Adds to-dos. @param lines in the order in which the page shows them */
   add(lines: readonly Line[]): void {
-    const targets = inOrder(lines).map(({ title, done }): Target => ({ id: newId(), title, done }));
+    const { state, choice, onAdded } = this.#options;
+    const added = inOrder(lines, choice.isOldestFirst);
+    const targets = added.map(({ title, done }): Target => ({ id: newId(), title, done }));
     const step = this.#history.do("created", targets, () => {});
-    const isVisible = this.#view.showAdded(targets.map(({ id }) => id));
+    const ids = new Set(targets.map(({ id }) => id));
+    onAdded([...ids]);
+    const isVisible = select(state.todos, choice).rows.some((todo) => todo !== undefined && ids.has(todo.id));
     if (isVisible) this.#offerUndo(step);
-    else if (this.#view.filter === "done") this.#offerUndo(step, " to the open to-dos");
-    else if (!this.#view.isSearching) this.#offerUndo(step, " to the completed to-dos");
+    else if (choice.filter === "done") this.#offerUndo(step, " to the open to-dos");
+    else if (!isSearching(choice)) this.#offerUndo(step, " to the completed to-dos");
     else this.#offerUndo(step, ". The search does not show it");
   }
 
@@ -65,12 +71,16 @@ export class Actions {
     if (todos.length === 0) return;
     const step = this.#history.do(kind, todos, restoreFocus);
     this.#offerUndo(step);
-    this.#view.render();
+    this.#options.onChange();
+  }
+
+  #find() {
+    return select(this.#options.state.todos, this.#options.choice);
   }
 
   /** Changes every to-do in a state that matches the search. */
   #changeAll(from: "open" | "done", kind: ChangeKind): void {
-    this.change(kind, this.#view.find()[from], () => menuButton.focus());
+    this.change(kind, this.#find()[from], () => this.#menuButton.focus());
   }
 
   /** @param place where new to-dos are, unless the page shows them */
@@ -111,7 +121,7 @@ export class Actions {
   #takeBack(step: Step): void {
     if (this.#offered !== undefined) this.#hideMessage(this.#offered);
     const { changed, gone } = this.#history.undo();
-    this.#view.render();
+    this.#options.onChange();
     const [first] = step.targets;
     if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
     const { last: previous, undone } = this.#history;
@@ -140,7 +150,7 @@ export class Actions {
     if (step !== undefined) this.#offerUndo(step);
     report(gone, "deleted elsewhere, so this was not redone.");
     report(changed, "changed elsewhere, so this was not redone.");
-    this.#view.render();
+    this.#options.onChange();
     return true;
   }
 
@@ -150,8 +160,8 @@ export class Actions {
   }
 
   async #copy(): Promise<void> {
-    const { open, done } = this.#view.find();
-    const todos = { all: [...open, ...done], open, done }[this.#view.filter];
+    const { open, done } = this.#find();
+    const todos = { all: [...open, ...done], open, done }[this.#options.choice.filter];
     const isCopied = await copyText(toMarkdown(todos));
     if (isCopied) showStatus(`Copied ${countTodos(todos.length)}.`);
     else showToast("The browser forbids copying. Allow it in the site's settings.");
@@ -161,12 +171,6 @@ export class Actions {
 /** Says what became of to-dos, if there are any. */
 function report(titles: readonly string[], result: string): void {
   if (titles.length > 0) showToast(...nameAll(titles), ` ${titles.length === 1 ? "was" : "were"} ${result}`);
-}
-
-function placeMenu(): void {
-  const { bottom, right } = menuButton.getBoundingClientRect();
-  menu.style.top = `${Math.max(0, Math.min(bottom + 4, innerHeight - menu.offsetHeight))}px`;
-  menu.style.right = `${document.documentElement.clientWidth - right}px`;
 }
 
 function onClick(selector: string, run: () => void): void {

@@ -4,9 +4,6 @@ import { MAX_TITLE_LENGTH } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { announce } from "./toasts.ts";
 
-const form = requireElement("#new-todo", HTMLFormElement);
-const titleInput = requireElement("#title", HTMLInputElement);
-
 /** A to-do that the user adds. */
 export interface Line {
   readonly title: string;
@@ -22,21 +19,23 @@ export interface ComposerOptions {
 
 /** The field for new to-dos: what the user types, pastes and shares. */
 export class Composer {
+  readonly #form = requireElement("#new-todo", HTMLFormElement);
+  readonly #input = requireElement("#title", HTMLInputElement);
   readonly #onAdd: ComposerOptions["onAdd"];
   readonly #pasteDialog: PasteDialog;
 
   constructor({ onAdd, onKey }: ComposerOptions) {
     this.#onAdd = onAdd;
     this.#pasteDialog = new PasteDialog(onAdd);
-    form.addEventListener("submit", (event) => {
+    this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#submit();
     });
-    titleInput.addEventListener("input", () => showFieldError(titleInput));
-    onKeyDown(titleInput, onKey);
+    this.#input.addEventListener("input", () => showFieldError(this.#input));
+    onKeyDown(this.#input, onKey);
     // The clipboard of a phone's keyboard sends `beforeinput` only.
     for (const type of ["paste", "drop", "beforeinput"] as const)
-      titleInput.addEventListener(type, (event) => {
+      this.#input.addEventListener(type, (event) => {
         if (event.cancelable && this.#pasteDialog.open(readInserted(event))) event.preventDefault();
       });
     // A tap on "Add" would take the focus, which closes the keyboard of a phone.
@@ -47,11 +46,11 @@ export class Composer {
   }
 
   focus(): void {
-    titleInput.focus();
+    this.#input.focus();
   }
 
   setReadOnly(): void {
-    form.hidden = true;
+    this.#form.hidden = true;
     requireElement("#read-only", HTMLElement).hidden = false;
   }
 
@@ -63,24 +62,24 @@ export class Composer {
     if (text === "") return;
     history.replaceState(undefined, "", "/");
     if (this.#pasteDialog.open(shared[1] ?? "")) return;
-    titleInput.value = text;
-    titleInput.focus();
+    this.#input.value = text;
+    this.#input.focus();
   }
 
   #submit(): void {
-    const title = titleInput.value;
+    const title = this.#input.value;
     const error =
       title.trim() === ""
         ? "The title must not be empty."
         : [...title].length > MAX_TITLE_LENGTH
           ? `The title must be at most ${MAX_TITLE_LENGTH} characters.`
           : "";
-    showFieldError(titleInput, error);
+    showFieldError(this.#input, error);
     if (error === "") {
-      titleInput.value = "";
+      this.#input.value = "";
       this.#onAdd([{ title, done: false }]);
     } else {
-      titleInput.focus();
+      this.#input.focus();
       announce(error);
     }
   }

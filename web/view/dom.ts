@@ -19,6 +19,28 @@ export function createElement<Tag extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Makes elements the children of another one. Those that stay in order are not touched, so they keep focus and selection. */
+export function setChildren(parent: Element, children: readonly Element[]): void {
+  const kept = new Set(children);
+  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
+  const put = (child: Element, before: Element | null): void => {
+    // A browser that has it keeps the focus also in what moves.
+    if (child.parentElement === parent && "moveBefore" in parent) parent.moveBefore(child, before);
+    else parent.insertBefore(child, before);
+  };
+  let present = parent.firstElementChild;
+  for (const child of children) {
+    const next = present?.nextElementSibling ?? null;
+    if (present !== null && next === child) {
+      // One that moves down is moved itself, and not all below it.
+      put(present, null);
+      present = child;
+    }
+    if (present === child) present = child.nextElementSibling;
+    else put(child, present);
+  }
+}
+
 /** Returns user text in quotation marks. `bdi` keeps its writing direction apart from the surrounding sentence. */
 export const quote = (text: string): HTMLElement => createElement("bdi", {}, `“${text}”`);
 

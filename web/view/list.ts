@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
-import { createMatcher } from "../../src/search.ts";
+import { type Filter, isSearching, type Selection, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
-import { readSetting, writeSetting } from "../settings.ts";
+import { parseFilter, type UserChoice } from "./choice.ts";
 import { quote, requireElement } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
@@ -15,35 +15,13 @@ const SEARCH_DELAY_MS = 400;
 /** Of many new to-dos, the page scrolls to the latest and highlights this many. */
 const MAX_HIGHLIGHTED = 50;
 
+type Counts = Selection["counts"];
+
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
-
-const listElement = requireElement("#todos", HTMLElement);
-const heading = requireElement("#list-heading", HTMLElement);
-const placeholder = requireElement("#placeholder", HTMLElement);
-const filterLinks = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
-const searchField = requireElement("#search-field", HTMLElement);
-const searchInput = requireElement("#search", HTMLInputElement);
-const markAllButton = requireElement("#mark-all", HTMLButtonElement);
-const reopenAllButton = requireElement("#reopen-all", HTMLButtonElement);
-const clearDoneButton = requireElement("#clear-done", HTMLButtonElement);
-const clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
-const copyButton = requireElement("#copy-list", HTMLButtonElement);
-const oldestFirstButton = requireElement("#oldest-first", HTMLButtonElement);
-
-export type Filter = keyof typeof HEADINGS;
-type Counts = Readonly<Record<Filter, number>>;
-
-const parseFilter = (show: string | null | undefined): Filter =>
-  show === "open" || show === "done" ? show : "all";
-
-const isOldestFirst = (): boolean => oldestFirstButton.ariaPressed === "true";
-
-/** Returns items by ascending id in the order of the page. */
-export const inOrder = <T>(items: readonly T[]): readonly T[] =>
-  isOldestFirst() ? items : items.toReversed();
 
 export interface ListViewOptions {
   readonly state: State;
+  readonly choice: UserChoice;
   readonly onToggle: (todo: Todo, done: boolean) => void;
   /** `control` had the focus. */
   readonly onDelete: (todo: Todo, control: Control) => void;
@@ -53,59 +31,56 @@ export interface ListViewOptions {
 
 /** The list with its filter, search, order and counts, and what stands in place of an empty list. */
 export class ListView {
+  readonly #list = requireElement("#todos", HTMLElement);
+  readonly #heading = requireElement("#list-heading", HTMLElement);
+  readonly #placeholder = requireElement("#placeholder", HTMLElement);
+  readonly #filterLinks = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
+  readonly #searchField = requireElement("#search-field", HTMLElement);
+  readonly #searchInput = requireElement("#search", HTMLInputElement);
+  readonly #clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
+  readonly #orderButton = requireElement("#oldest-first", HTMLButtonElement);
   readonly #state: State;
+  readonly #choice: UserChoice;
   readonly #rows: VirtualList;
-  /** What the user searches for. The URL follows with a delay. */
-  #query = "";
   #searchTimer: ReturnType<typeof setTimeout> | undefined;
-  #isFolded = readSetting("completed") !== "shown";
   #isRenderScheduled = false;
   /** The number that the icon of the app shows. */
   #badge = 0;
   /** The last rendering showed the whole list, so what is new in the next one is a change. */
   #wasLoaded = false;
 
-  constructor({ state, onToggle, onDelete, onFocusLost }: ListViewOptions) {
+  constructor({ state, choice, ...options }: ListViewOptions) {
     this.#state = state;
-    this.#rows = new VirtualList(listElement, {
-      onToggle,
-      onDelete,
-      onFocusLost,
-      onFold: () => this.#fold(),
-      onRelease: () => this.#show(this.#state.isLoaded),
+    this.#choice = choice;
+    this.#rows = new VirtualList(this.#list, this.find(), {
+      ...options,
+      onFold: () => {
+        choice.toggleFold();
+        this.render();
+      },
+      onRelease: () => this.#show(state.isLoaded),
     });
-    for (const link of filterLinks) link.addEventListener("click", (event) => this.#follow(link, event));
+    for (const link of this.#filterLinks)
+      link.addEventListener("click", (event) => this.#follow(link, event));
     addEventListener("popstate", () => {
       clearTimeout(this.#searchTimer);
-      this.#readAddress();
+      choice.readAddress();
+      this.#searchInput.value = choice.query;
       this.render();
     });
-    oldestFirstButton.ariaPressed = String(readSetting("order") === "oldest");
-    oldestFirstButton.addEventListener("click", () => {
-      oldestFirstButton.ariaPressed = String(!isOldestFirst());
-      writeSetting("order", isOldestFirst() ? "oldest" : undefined);
+    this.#orderButton.addEventListener("click", () => {
+      choice.toggleOrder();
       this.render();
     });
-    searchInput.addEventListener("input", () => this.search(searchInput.value));
-    searchInput.addEventListener("blur", () => this.scheduleRender());
-    onKeyDown(searchInput, (event) => this.enterOnArrow(event));
-    this.#readAddress();
+    this.#searchInput.value = choice.query;
+    this.#searchInput.addEventListener("input", () => this.search(this.#searchInput.value));
+    this.#searchInput.addEventListener("blur", () => this.scheduleRender());
+    onKeyDown(this.#searchInput, (event) => this.enterOnArrow(event));
   }
 
-  /** What is shown: all to-dos, the open ones or the done ones. */
-  get filter(): Filter {
-    return parseFilter(new URLSearchParams(location.search).get("show"));
-  }
-
-  get isSearching(): boolean {
-    return this.#query.trim() !== "";
-  }
-
-  /** Returns the to-dos that match the search, in the order of the page, and their numbers by filter. */
-  find() {
-    const { open, done, ...totals } = this.#state.view(createMatcher(this.#query));
-    const counts = { all: open.length + done.length, open: open.length, done: done.length };
-    return { ...totals, counts, open: inOrder(open), done: inOrder(done) };
+  /** Returns what the page shows now. */
+  find(): Selection {
+    return select(this.#state.todos, this.#choice);
   }
 
   /** Rows have no controls that change to-dos from now on. */
@@ -133,61 +108,48 @@ export class ListView {
 
   /** @param isHighlighted changes stand out, because someone else may have made them */
   #show(isHighlighted: boolean): void {
-    const { filter } = this;
-    const { open, done, counts, total, totalOpen } = this.find();
-    const hasFold = filter === "all" && !this.isSearching && counts.done > 0;
-    const label = `Completed (${formatCount(counts.done)})`;
+    const { filter, query, isOldestFirst } = this.#choice;
+    const selection = this.find();
+    const { counts, todos, totalOpen } = selection;
     this.#wasLoaded = this.#state.isLoaded;
-    const isCurrent = this.#rows.render(
-      {
-        view: JSON.stringify([filter, this.#query, this.#isFolded, isOldestFirst()]),
-        direction: isOldestFirst() ? 1 : -1,
-        open,
-        done,
-        shows: { open: filter !== "done", done: filter !== "open" && !(hasFold && this.#isFolded) },
-        ...(hasFold && { fold: { label, isExpanded: !this.#isFolded } }),
-        isHighlighted,
-      },
-      this.#state.created,
-    );
-    listElement.ariaBusy = String(!this.#state.isLoaded);
-    heading.textContent = HEADINGS[filter];
+    const isCurrent = this.#rows.render(selection, this.#state.created, isHighlighted);
+    this.#list.ariaBusy = String(!this.#state.isLoaded);
+    this.#heading.textContent = HEADINGS[filter];
     if (totalOpen !== this.#badge) setBadge(totalOpen);
     this.#badge = totalOpen;
     document.title = totalOpen > 0 ? `${formatCount(totalOpen)} open · To-dos` : "To-dos";
     this.#renderActions(filter, counts);
-    const isInSearch = this.#query !== "" || document.activeElement === searchInput;
-    searchField.hidden = total < MIN_SEARCHABLE && !isInSearch;
+    this.#orderButton.ariaPressed = String(isOldestFirst);
+    const isInSearch = query !== "" || document.activeElement === this.#searchInput;
+    this.#searchField.hidden = todos.length < MIN_SEARCHABLE && !isInSearch;
     if (!isCurrent) return;
     this.#renderFilter(filter, counts);
-    this.#renderPlaceholder(counts[filter], total > 0 && totalOpen === 0);
+    this.#renderPlaceholder(counts[filter], todos.length > 0 && totalOpen === 0);
   }
 
   #renderPlaceholder(shown: number, isAllDone: boolean): void {
-    if (!this.#state.isLoaded) {
-      if (shown > 0) placeholder.textContent = "";
-      return;
-    }
-    const saysAllDone = isAllDone && this.filter !== "done" && this.#query === "";
-    placeholder.classList.toggle("all-done", saysAllDone);
-    clearAllButton.hidden = !saysAllDone || this.#rows.isReadOnly;
-    if (saysAllDone) placeholder.textContent = "All done.";
-    else if (shown > 0) placeholder.textContent = "";
-    else if (this.#query !== "") placeholder.replaceChildren("No matches for ", quote(this.#query), ".");
-    else if (this.filter === "done") placeholder.textContent = "No to-dos are done yet.";
-    else
-      placeholder.textContent = `Nothing here yet.${this.#rows.isReadOnly ? "" : " Add your first to-do above."}`;
+    const { filter, query } = this.#choice;
+    if (!this.#state.isLoaded && shown === 0) return;
+    const saysAllDone = this.#state.isLoaded && isAllDone && filter !== "done" && query === "";
+    this.#placeholder.classList.toggle("all-done", saysAllDone);
+    this.#clearAllButton.hidden = !saysAllDone || this.#rows.isReadOnly;
+    const firstStep = this.#rows.isReadOnly ? "" : " Add your first to-do above.";
+    const nothing = filter === "done" ? "No to-dos are done yet." : `Nothing here yet.${firstStep}`;
+    if (saysAllDone) this.#placeholder.textContent = "All done.";
+    else if (shown > 0) this.#placeholder.textContent = "";
+    else if (query !== "") this.#placeholder.replaceChildren("No matches for ", quote(query), ".");
+    else this.#placeholder.textContent = nothing;
   }
 
   /** Says why no list is shown. */
   showFailure(message: string): void {
-    placeholder.textContent = `The list cannot be loaded. ${message}`;
+    this.#placeholder.textContent = `The list cannot be loaded. ${message}`;
   }
 
   #renderFilter(filter: Filter, counts: Counts): void {
-    for (const link of filterLinks) {
+    for (const link of this.#filterLinks) {
       const show = parseFilter(link.dataset.show);
-      link.href = this.#formatUrl(show);
+      link.href = this.#choice.toUrl(show);
       if (show === filter) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
       const countElement = link.querySelector(".count");
@@ -198,21 +160,20 @@ export class ListView {
 
   #renderActions(filter: Filter, { open, done, [filter]: shown }: Counts): void {
     const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
-    markAllButton.textContent = this.isSearching ? `Mark ${formatCount(open)} done` : "Mark all done";
-    reopenAllButton.textContent = this.isSearching ? `Reopen ${formatCount(done)}` : "Reopen all";
-    clearAllButton.textContent = `Clear ${formatCount(done)} completed`;
-    clearDoneButton.textContent = `Clear ${formatCount(done)} done`;
-    markAllButton.hidden = !isReady || open === 0 || filter === "done";
-    reopenAllButton.hidden = !isReady || done === 0 || (filter !== "done" && open > 0);
-    clearDoneButton.hidden = !isReady || done === 0 || filter === "open";
-    copyButton.hidden = shown === 0;
-    oldestFirstButton.hidden = shown < 2;
-  }
-
-  #fold(): void {
-    this.#isFolded = !this.#isFolded;
-    writeSetting("completed", this.#isFolded ? undefined : "shown");
-    this.render();
+    const isSome = isSearching(this.#choice);
+    const offer = (selector: string, isOffered: boolean, label: string): void => {
+      const button = requireElement(selector, HTMLButtonElement);
+      button.hidden = !isOffered;
+      button.textContent = label;
+    };
+    const canMark = isReady && open > 0 && filter !== "done";
+    const canReopen = isReady && done > 0 && (filter === "done" || open === 0);
+    offer("#mark-all", canMark, isSome ? `Mark ${formatCount(open)} done` : "Mark all done");
+    offer("#reopen-all", canReopen, isSome ? `Reopen ${formatCount(done)}` : "Reopen all");
+    offer("#clear-done", isReady && done > 0 && filter !== "open", `Clear ${formatCount(done)} done`);
+    offer("#copy-list", shown > 0, "Copy list");
+    offer("#oldest-first", shown > 1, "Oldest first");
+    this.#clearAllButton.textContent = `Clear ${formatCount(done)} completed`;
   }
 
   #follow(link: HTMLAnchorElement, event: MouseEvent): void {
@@ -222,41 +183,29 @@ export class ListView {
     if (link.href !== location.href) history.pushState(undefined, "", link.href);
     scrollTo({ top: 0 });
     this.render();
-    announce(`${heading.textContent}: ${formatCount(this.find().counts[this.filter])}`);
-  }
-
-  #readAddress(): void {
-    this.#query = new URLSearchParams(location.search).get("q") ?? "";
-    searchInput.value = this.#query;
-  }
-
-  #formatUrl(filter: Filter): string {
-    const search = new URLSearchParams();
-    if (filter !== "all") search.set("show", filter);
-    if (this.isSearching) search.set("q", this.#query);
-    return search.size === 0 ? "/" : `/?${search}`;
+    announce(`${this.#heading.textContent}: ${formatCount(this.find().counts[this.#choice.filter])}`);
   }
 
   search(text: string): void {
-    this.#query = text;
-    searchInput.value = text;
+    this.#choice.query = text;
+    this.#searchInput.value = text;
     this.render();
     clearTimeout(this.#searchTimer);
     this.#searchTimer = setTimeout(() => {
-      history.replaceState(undefined, "", this.#formatUrl(this.filter));
-      const count = this.find().counts[this.filter];
-      if (!this.isSearching) announce("Search cleared.");
+      history.replaceState(undefined, "", this.#choice.toUrl());
+      const count = this.find().counts[this.#choice.filter];
+      if (!isSearching(this.#choice)) announce("Search cleared.");
       else announce(count === 1 ? "1 match." : `${formatCount(count)} matches.`);
     }, SEARCH_DELAY_MS);
   }
 
   focusSearch(): void {
-    searchField.hidden = false;
-    searchInput.select();
+    this.#searchField.hidden = false;
+    this.#searchInput.select();
   }
 
   clearSearch(): void {
-    if (this.#query !== "") this.search("");
+    if (this.#choice.query !== "") this.search("");
   }
 
   /** Moves the focus from a field to the first row if the key is the arrow down. */
@@ -270,13 +219,10 @@ export class ListView {
     this.#rows.focusTodo(id, control);
   }
 
-  /** Scrolls to new to-dos and highlights them. Returns whether the current view contains one of the latest. */
-  showAdded(ids: readonly TodoId[]): boolean {
+  /** Scrolls to new to-dos and highlights them. */
+  showAdded(ids: readonly TodoId[]): void {
     this.render();
-    return ids
-      .slice(-MAX_HIGHLIGHTED)
-      .map((id) => this.#rows.scrollToTodo(id))
-      .some((isInList) => isInList);
+    for (const id of ids.slice(-MAX_HIGHLIGHTED)) this.#rows.scrollToTodo(id);
   }
 }
 

@@ -1,7 +1,9 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
-import { compareIds, indexOf } from "../../src/sdk/json.ts";
-import { createElement } from "./dom.ts";
+import { compareIds, findTodo } from "../../src/sdk/json.ts";
+import { findRow, indexOfRow, type Selection } from "../model/selection.ts";
+import { createElement, setChildren } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
+import { formatCount } from "./messages.ts";
 import { installSwipe } from "./swipe.ts";
 
 /** Rows are in the document this far above and below the window. */
@@ -21,9 +23,6 @@ interface Row {
   todo: Todo | undefined;
 }
 
-/** What decides the place of a row. */
-type Place = Pick<Todo, "id" | "done">;
-
 export type Control = "checkbox" | "button";
 
 /** Where the focus is. Without a to-do, it is on the fold. */
@@ -32,25 +31,9 @@ interface Focused {
   readonly control: Control;
 }
 
-/** The rows of the list. */
-export interface ListContent {
-  /** The filter, search and order. While it stays the same, only to-dos change. */
-  readonly view: string;
-  /** Both arrays are in ascending order of id if this is 1, and in descending order if it is -1. */
-  readonly direction: 1 | -1;
-  readonly open: readonly Todo[];
-  readonly done: readonly Todo[];
-  /** Which of them have rows. */
-  readonly shows: { readonly open: boolean; readonly done: boolean };
-  /** The button between the two, which shows and hides the done ones. */
-  readonly fold?: { readonly label: string; readonly isExpanded: boolean };
-  /** Someone else may have made the changes, so they are highlighted. */
-  readonly isHighlighted: boolean;
-}
-
 /** Where a row is in the window. */
-interface Position {
-  readonly row: Row;
+interface Place {
+  readonly element: Element;
   readonly isDone: boolean | undefined;
   readonly top: number;
 }
@@ -69,17 +52,8 @@ export interface VirtualListOptions {
 /** Renders a list of any length into an element with the role `list`. */
 export class VirtualList {
   readonly #list: HTMLElement;
-  readonly #onDelete: VirtualListOptions["onDelete"];
-  readonly #onFocusLost: () => void;
-  readonly #onRelease: () => void;
-  #content: ListContent = {
-    view: "",
-    direction: 1,
-    open: [],
-    done: [],
-    shows: { open: false, done: false },
-    isHighlighted: false,
-  };
+  readonly #options: VirtualListOptions;
+  #selection: Selection;
   readonly #foldButton = createElement("button", { type: "button" });
   readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
   /** Stand in for the rows above and below those in the document. */
@@ -104,12 +78,11 @@ export class VirtualList {
   isReadOnly = false;
   /** In pixels. Updated by each measurement. */
   #rowHeight = 56;
-  constructor(list: HTMLElement, { onToggle, onDelete, onFold, onFocusLost, onRelease }: VirtualListOptions) {
+  constructor(list: HTMLElement, selection: Selection, options: VirtualListOptions) {
     this.#list = list;
-    this.#onDelete = onDelete;
-    this.#onFocusLost = onFocusLost;
-    this.#onRelease = onRelease;
-    this.#foldButton.addEventListener("click", onFold);
+    this.#selection = selection;
+    this.#options = options;
+    this.#foldButton.addEventListener("click", options.onFold);
     list.addEventListener("change", ({ target }) => {
       const row = this.#findRow(target);
       if (row?.todo === undefined) return;
@@ -117,7 +90,7 @@ export class VirtualList {
       this.#holdRows();
       row.element.classList.toggle("done", checked);
       if (checked) navigator.vibrate?.(VIBRATION_MS);
-      onToggle(row.todo, checked);
+      options.onToggle(row.todo, checked);
     });
     list.addEventListener("click", ({ target }) => {
       if (target instanceof HTMLButtonElement) this.#delete(target, "button");
@@ -140,7 +113,7 @@ export class VirtualList {
   #delete(target: EventTarget | null, control: Control): void {
     const row = this.#findRow(target);
     if (row?.todo === undefined) return;
-    this.#onDelete(row.todo, control);
+    this.#options.onDelete(row.todo, control);
     this.#release();
   }
 
@@ -203,36 +176,39 @@ export class VirtualList {
   }
 
   /**
-   * Renders these rows. The focus stays, or moves to the next row if its own leaves its part of the list. Returns false if rows
-   * only show which to-dos are done, because they must not move yet.
+   * Renders rows. The focus stays, or moves to the next row if its own leaves its part of the list. Returns false if rows only
+   * show which to-dos are done, because they must not move yet.
+   * @param created the to-dos that the service has created, by the ids under which they were shown before
+   * @param isHighlighted someone else may have made the changes, so they are highlighted
    */
-  render(content: ListContent, created: ReadonlyMap<TodoId, Todo>): boolean {
+  render(selection: Selection, created: ReadonlyMap<TodoId, Todo>, isHighlighted: boolean): boolean {
     this.#rename(created);
-    const isSameView = content.view === this.#content.view;
-    if (isSameView && this.#mark(content) && this.#hold === undefined) this.#holdRows();
+    const before = this.#selection;
+    const isSameView = selection.view === before.view;
+    if (isSameView && this.#mark(selection, isHighlighted) && this.#hold === undefined) this.#holdRows();
     if (isSameView && this.#hold !== undefined) return false;
     clearTimeout(this.#hold);
     this.#hold = undefined;
-    const tops = isSameView ? this.#tops() : new Map<HTMLElement, number>();
+    const moving = isSameView ? this.#measure() : [];
     for (const motion of this.#motions) motion.cancel();
+    const anchors = this.#findAnchors();
     const focused = this.#focused();
-    const positions = this.#positions();
-    const newest = this.#newest();
-    const [first, start] = [this.#todoAt(this.#start), isSameView ? this.#start : 0];
-    this.#content = content;
-    setText(this.#foldButton, content.fold?.label ?? "");
-    this.#foldButton.ariaExpanded = String(content.fold?.isExpanded);
-    const newStart = start === 0 ? 0 : this.#indexOf(first);
+    const [first, start] = [before.rows[this.#start], isSameView ? this.#start : 0];
+    this.#selection = selection;
+    setText(this.#foldButton, `Completed (${formatCount(selection.done.length)})`);
+    this.#foldButton.ariaExpanded = String(selection.isExpanded);
+    const newStart = start === 0 ? 0 : indexOfRow(selection, first);
     this.#aboveHeight = newStart === 0 ? 0 : this.#aboveHeight + (newStart - start) * this.#rowHeight;
     this.#renderRows(newStart, newStart + this.#end - this.#start);
     this.#fit();
-    this.#restorePlace(positions);
+    this.#restorePlace(anchors);
     this.#fit();
-    if (content.isHighlighted)
+    const newest = before.todos.at(-1)?.id ?? "";
+    if (isHighlighted)
       for (const [id, { element }] of this.#rows)
-        element.classList.toggle("new", compareIds(id, newest) > 0 || element.classList.contains("new"));
-    if (focused !== undefined) this.#focus(this.#indexOf(focused.todo), focused.control);
-    this.#move(tops);
+        if (compareIds(id, newest) > 0) element.classList.add("new");
+    if (focused !== undefined) this.#focus(indexOfRow(selection, focused.todo), focused.control);
+    this.#move(moving);
     return true;
   }
 
@@ -249,95 +225,51 @@ export class VirtualList {
     if (this.#hold === undefined) return;
     clearTimeout(this.#hold);
     this.#hold = undefined;
-    this.#onRelease();
+    this.#options.onRelease();
   }
 
   /** Shows in each row, without moving it, whether its to-do is done. Returns whether a row looks different. */
-  #mark({ open, done, direction, isHighlighted }: ListContent): boolean {
+  #mark({ todos }: Selection, isHighlighted: boolean): boolean {
     let isMarked = false;
     for (const [id, { checkbox, element }] of this.#rows) {
-      const todos = checkbox.checked ? open : done;
-      if (todos[indexOf(todos, id, direction)]?.id !== id) continue;
+      const done = findTodo(todos, id)?.done ?? checkbox.checked;
+      if (done === checkbox.checked) continue;
       isMarked = true;
-      checkbox.checked = !checkbox.checked;
-      element.classList.toggle("done", checkbox.checked);
+      checkbox.checked = done;
+      element.classList.toggle("done", done);
       element.classList.toggle("new", isHighlighted);
     }
     return isMarked;
   }
 
-  /** Returns where the rows of the document are, unless the user wants no motion. */
-  #tops(): Map<HTMLElement, number> {
-    if (!matchMedia("(prefers-reduced-motion: no-preference)").matches) return new Map();
-    const rows = [...this.#rows.values()].map(({ element }) => element);
-    return new Map(
-      [...rows, this.#foldRow].map((element) => [element, element.getBoundingClientRect().top] as const),
-    );
+  /** Returns where the rows and the fold are, from top to bottom. */
+  #measure(): readonly Place[] {
+    return [...this.#list.children].slice(1, -1).map((element) => ({
+      ...{ element, isDone: this.#findRow(element)?.todo?.done },
+      top: element.getBoundingClientRect().top,
+    }));
   }
 
-  /** Lets rows move to their places. Rows that left their part of the list appear there. */
-  #move(tops: ReadonlyMap<HTMLElement, number>): void {
-    this.#motions = [...tops].flatMap(([element, before]) => {
-      if (!element.isConnected) return [];
+  /** Lets rows move from where they were to their places, unless the user wants no motion. */
+  #move(places: readonly Place[]): void {
+    if (!matchMedia("(prefers-reduced-motion: no-preference)").matches) return;
+    this.#motions = places.flatMap(({ element, top: before }) => {
       const { top } = element.getBoundingClientRect();
       const isInWindow = Math.min(top, before) < innerHeight && Math.max(top, before) > -innerHeight;
-      if (top === before || !isInWindow) return [];
-      const from = { translate: `0 ${before - top}px` };
-      return [
-        element.animate([from, { translate: "0 0" }], { id: "move", duration: MOVE_MS, easing: "ease-out" }),
-      ];
+      if (!element.isConnected || top === before || !isInWindow) return [];
+      const frames = [{ translate: `0 ${before - top}px` }, { translate: "0 0" }];
+      return [element.animate(frames, { id: "move", duration: MOVE_MS, easing: "ease-out" })];
     });
   }
 
-  /** Returns the newest id of the content. */
-  #newest(): TodoId {
-    const ids = [this.#content.open, this.#content.done].map(
-      (todos) => todos.at(this.#content.direction === 1 ? -1 : 0)?.id ?? "",
-    );
-    return ids.sort(compareIds).at(-1) ?? "";
-  }
-
-  get #open(): readonly Todo[] {
-    return this.#content.shows.open ? this.#content.open : [];
-  }
-
-  get #done(): readonly Todo[] {
-    return this.#content.shows.done ? this.#content.done : [];
-  }
-
-  /** The index of the first done to-do. */
-  get #doneStart(): number {
-    return this.#open.length + (this.#content.fold === undefined ? 0 : 1);
-  }
-
   get #length(): number {
-    return this.#doneStart + this.#done.length;
-  }
-
-  /** Returns the to-do at an index. The index of the fold has none. */
-  #todoAt(index: number): Todo | undefined {
-    return this.#open[index] ?? this.#done[index - this.#doneStart];
-  }
-
-  /** Returns the index of a to-do, or the index at which it would be. Without a to-do, returns the index of the fold. */
-  #indexOf(todo: Place | undefined): number {
-    const { direction } = this.#content;
-    if (todo === undefined) return this.#open.length;
-    if (todo.done) return this.#doneStart + indexOf(this.#done, todo.id, direction);
-    return indexOf(this.#open, todo.id, direction);
-  }
-
-  /** Returns the index of a to-do, or undefined if the list does not contain it. */
-  #find(id: TodoId): number | undefined {
-    return [false, true]
-      .map((done) => this.#indexOf({ id, done }))
-      .find((index) => this.#todoAt(index)?.id === id);
+    return this.#selection.rows.length;
   }
 
   /** Focuses the row of a to-do if the list contains it. */
   focusTodo(id: TodoId, control: Control): void {
     this.#release();
-    const index = this.#find(id);
+    const index = findRow(this.#selection, id);
     if (index !== undefined) this.#focus(index, control);
   }
 
@@ -346,27 +278,25 @@ export class VirtualList {
     if (this.#length > 0) this.#focus(0, "checkbox");
   }
 
-  /** Returns the places of the row under the pointer, and of all visible rows while the top of the list is not visible. */
-  #positions(): readonly Position[] {
+  /** Returns the visible rows that should stay: the one under the pointer, and all if the top of the list is not visible. */
+  #findAnchors(): readonly Place[] {
     const isScrolled = this.#list.getBoundingClientRect().top < 0;
-    const isPointed = ({ element }: Row): boolean => element === this.#pointed;
-    return [...this.#rows.values()]
-      .filter((row) => isScrolled || isPointed(row))
-      .map((row) => ({ row, isDone: row.todo?.done, top: row.element.getBoundingClientRect().top }))
-      .filter(({ top }) => top >= 0 && top < innerHeight)
-      .sort((a, b) => Number(isPointed(b.row)) - Number(isPointed(a.row)) || a.top - b.top);
+    const visible = this.#measure().filter(({ top }) => top >= 0 && top < innerHeight);
+    const pointed = visible.filter(({ element }) => element === this.#pointed);
+    return isScrolled ? [...pointed, ...visible] : pointed;
   }
 
   /**
    * Keeps the first row that stays in its part of the list at its place. The page scrolls, and is extended above or below the
    * list if necessary. Browsers scroll so only for elements that stay in the document.
    */
-  #restorePlace(positions: readonly Position[]): void {
-    const place = positions.find(({ row, isDone }) => row.element.isConnected && row.todo?.done === isDone);
-    if (place === undefined) return;
-    const { style } = this.#list;
-    const shift = place.row.element.getBoundingClientRect().top - place.top;
+  #restorePlace(anchors: readonly Place[]): void {
+    const place = anchors.find(
+      ({ element, isDone }) => element.isConnected && this.#findRow(element)?.todo?.done === isDone,
+    );
+    const shift = place === undefined ? 0 : place.element.getBoundingClientRect().top - place.top;
     if (shift === 0) return;
+    const { style } = this.#list;
     const exact = scrollY + shift - (Number.parseFloat(style.top) || 0);
     // Browsers round where they scroll to, and the row would drift a little each time.
     const scroll = Math.max(0, Math.round(exact));
@@ -375,15 +305,13 @@ export class VirtualList {
     scrollTo({ top: scroll, behavior: "instant" });
   }
 
-  /** Scrolls to a to-do and highlights it. Returns false if the list does not contain it. */
-  scrollToTodo(id: TodoId): boolean {
+  /** Scrolls to a to-do and highlights it if the list contains it. */
+  scrollToTodo(id: TodoId): void {
     this.#release();
-    const index = this.#find(id);
-    if (index === undefined) return false;
-    const element = this.#ensureRendered(index);
+    const index = findRow(this.#selection, id);
+    const element = index === undefined ? undefined : this.#ensureRendered(index);
     element?.scrollIntoView({ block: "nearest" });
     element?.classList.add("new");
-    return true;
   }
 
   /** Renders the rows near the window, and stands in for the others. Each pass measures what the one before has rendered. */
@@ -435,27 +363,11 @@ export class VirtualList {
   #renderRows(start: number, end: number): void {
     this.#end = Math.min(end, this.#length);
     this.#start = Math.min(start, this.#end);
-    const list = this.#list;
     const rows = Array.from({ length: this.#end - this.#start }, (_, offset) =>
       this.#updateRow(this.#start + offset),
     );
-    const kept = new Set<Element>(this.#length > 0 ? [this.#above, ...rows, this.#below] : []);
-    for (const child of [...list.children]) if (!kept.has(child)) child.remove();
-    for (const [id, { element }] of this.#rows) if (!kept.has(element)) this.#rows.delete(id);
-    if (this.#length === 0) return;
-    if (!this.#above.isConnected) list.append(this.#above, this.#below);
-    let present = this.#above.nextElementSibling;
-    for (const row of rows) {
-      // A row that moves would lose the focus, and with it a key that is held.
-      const stays = row.parentElement === list && row.contains(document.activeElement);
-      while (stays && present !== null && present !== row) {
-        const next: Element | null = present.nextElementSibling;
-        list.insertBefore(present, this.#below);
-        present = next;
-      }
-      if (present === row) present = row.nextElementSibling;
-      else list.insertBefore(row, present);
-    }
+    setChildren(this.#list, this.#length === 0 ? [] : [this.#above, ...rows, this.#below]);
+    for (const [id, { element }] of this.#rows) if (!element.isConnected) this.#rows.delete(id);
     this.#setHeights();
   }
 
@@ -467,7 +379,7 @@ export class VirtualList {
 
   /** Creates or updates the row at an index. Returns its element. */
   #updateRow(index: number): HTMLElement {
-    const todo = this.#todoAt(index);
+    const todo = this.#selection.rows[index];
     const element = todo === undefined ? this.#foldRow : this.#updateTodo(todo).element;
     element.ariaPosInSet = String(index + 1);
     element.ariaSetSize = String(this.#length);
@@ -533,12 +445,12 @@ export class VirtualList {
   #focus(index: number, control: Control): void {
     const element = this.#ensureRendered(Math.min(index, this.#length - 1));
     const target = this.#findRow(element ?? null)?.[control] ?? this.#foldButton;
-    if (element === undefined) this.#onFocusLost();
+    if (element === undefined) this.#options.onFocusLost();
     else if (target !== document.activeElement) target.focus();
   }
 
   #moveFocus({ todo, control }: Focused, step: number): void {
-    const index = this.#indexOf(todo) + step;
+    const index = indexOfRow(this.#selection, todo) + step;
     const isPast = index < 0 && Number.isFinite(step);
     if (!isPast) this.#focus(Math.max(index, 0), control);
   }
