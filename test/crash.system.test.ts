@@ -4,6 +4,7 @@ import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
 import { listTodos, type ServedTodo } from "./served-todos.ts";
 import { temporaryFolder } from "./temporary.ts";
+import { until } from "./until.ts";
 
 const folder = temporaryFolder();
 
@@ -34,7 +35,7 @@ test(
         write(url, `${round}.${writer}`, acknowledged),
       );
       const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
-      while (acknowledged.titles.size < enough) await Bun.sleep(1);
+      await until(() => acknowledged.titles.size >= enough, "the writers have written");
       await kill(server);
       await Promise.all(writers);
       expect(integrity(path)).toBe("ok");

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
 import { makeCertificate } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
-import { whyNoServer } from "./postgres.ts";
+import { whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
@@ -21,7 +21,7 @@ const whyNoNginx = whyMissing("nginx");
 const whyNoSystemd = whyMissing("systemd-analyze");
 const linesOf = async (path: string): Promise<string[]> => (await readFile(path, "utf8")).split("\n");
 
-test.skipIf(skipFor(whyNoServer ?? whyNoNginx))(
+test.skipIf(skipFor(whyNoDatabase ?? whyNoNginx))(
   "three replicas behind the nginx of deploy/ return the same list, and their events arrive immediately",
   async () => {
     await using topology = await startTopology();

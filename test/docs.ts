@@ -7,6 +7,7 @@ import { type Command, ROOT, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
 
 /** Ports that the pages name. Each run of a page uses free ports instead. */
 const PORTS = /\b(?:3000|4000|5173|9090|9464)\b/g;
@@ -139,7 +140,7 @@ export async function runPage(page: Page, options: RunOptions = {}): Promise<rea
       shell.exited.then(() => {
         hasEnded = true;
       });
-      while (!hasEnded && !existsSync(join(results, "ready"))) await Bun.sleep(20);
+      await until(() => hasEnded || existsSync(join(results, "ready")), "the commands have run");
       if (!hasEnded) await whileRunning(usePorts);
       await writeFile(join(results, "end"), "");
     }

@@ -3,7 +3,7 @@ import { mkdtemp, rm, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
-import { startPostgres, whyNoServer } from "./postgres.ts";
+import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
@@ -79,7 +79,7 @@ function health(server: Command, url: string) {
   };
 }
 
-test.skipIf(skipFor(whyNoMount) || skipFor(whyNoServer))(
+test.skipIf(skipFor(whyNoMount) || skipFor(whyNoDatabase))(
   "a server whose PostgreSQL has a full disk is not ready, and is ready when space is free",
   async () => {
     // Without vacuum, no space becomes free by itself.

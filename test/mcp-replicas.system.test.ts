@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { startBalancer } from "../deploy/topology.ts";
 import { type Command, runTodo, succeed } from "./command.ts";
 import { callTool, connectHttpClient, PROTOCOL_VERSIONS } from "./mcp-client.ts";
-import { startPostgres, whyNoServer } from "./postgres.ts";
+import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -19,7 +19,7 @@ async function createKey(
   return /todo_\w{49}/.exec(output)?.[0] ?? "";
 }
 
-test.skipIf(skipFor(whyNoServer ?? whyMissing("nginx")))(
+test.skipIf(skipFor(whyNoDatabase ?? whyMissing("nginx")))(
   `${REPLICAS} private replicas behind nginx serve assistants and enforce the scopes of their API keys`,
   async () => {
     await using stack = new AsyncDisposableStack();

@@ -3,6 +3,7 @@ import { appendFile, cp, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { ROOT, run } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
+import { until } from "./until.ts";
 
 const folder = temporaryFolder();
 
@@ -16,7 +17,7 @@ test("npm run dev restarts the server when a source file changes", async () => {
   await server.url;
   expect(urls()).toHaveLength(1);
   await appendFile(join(folder, "src/http/service.ts"), "// changed\n");
-  while (urls().length < 2) await Bun.sleep(20);
+  await until(() => urls().length === 2, "the server restarts");
   const url = /"url":"([^"]+)"/.exec(urls()[1] ?? "")?.[1];
   const { status } = await fetch(`${url}/livez`);
   expect(status).toBe(200);

@@ -2,9 +2,8 @@ import { expect, test } from "bun:test";
 import { readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type Command, run, runTodo } from "./command.ts";
-import { openDescriptors } from "./descriptors.ts";
+import { openDescriptors } from "./process-status.ts";
 import { Connection } from "./raw-http.ts";
 import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
@@ -110,7 +109,10 @@ test.skipIf(skipFor(whyMissing("h2load")))(
       // Other programs may have slowed the first load down, so that the second one was not too much.
       if (over.unavailable === 0) continue;
       // The server may still process requests of connections that are already closed.
-      while ((await postTogether(url, 64)).some((status) => status !== 201)) await sleep(100);
+      await until(
+        async () => (await postTogether(url, 64)).every((status) => status === 201),
+        "the server has capacity again",
+      );
       const after = await h2load(server, url, body, 64);
       expect(after).toMatchObject({ others: 0, unavailable: 0 });
       const loads = [before, over, after].map(

@@ -6,7 +6,7 @@ import { getErrno } from "../src/error-message.ts";
 import { Primary } from "../src/storage/postgres/primary.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { type Command, runTodo } from "./command.ts";
-import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
+import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
 import { listTodos } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
@@ -67,7 +67,7 @@ async function failureOf(call: unknown): Promise<string | undefined> {
   return undefined;
 }
 
-describe.skipIf(skipFor(whyNoServer))("a PostgreSQL server", () => {
+describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
   let postgres: Postgres;
   let database: string;
   beforeAll(async () => {

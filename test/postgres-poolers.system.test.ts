@@ -3,7 +3,7 @@ import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Command, run, runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
-import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
@@ -26,7 +26,7 @@ const IGNORE_PARAMETERS = `ignore_startup_parameters = ${[
   ...["statement_timeout", "idle_in_transaction_session_timeout"],
 ].join()}`;
 
-describe.skipIf(skipFor(whyNoServer))("PostgreSQL behind", () => {
+describe.skipIf(skipFor(whyNoDatabase))("PostgreSQL behind", () => {
   let postgres: Postgres;
   let database: URL;
   beforeAll(async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { openPostgres } from "../src/storage/postgres/store.ts";
 import { run } from "./command.ts";
-import { type Postgres, startPostgres, whyNoServer } from "./postgres.ts";
+import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { eachEvent } from "./store.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -10,7 +10,7 @@ import { whyMissing } from "./tools.ts";
 
 const folder = temporaryFolder();
 
-describe.skipIf(skipFor(whyNoServer ?? whyMissing("openssl")))("a connection to the database", () => {
+describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection to the database", () => {
   /** The server's certificate, which is only for the name localhost, and an unrelated certificate. */
   let itsOwn: string;
   let another: string;

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { run } from "./command.ts";
-import { startPostgres, whyNoServer } from "./postgres.ts";
+import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 
 const { TODO_TEST_POSTGRES_BIN: BIN = "" } = process.env;
 
-const whyNot = BIN === "" ? "TODO_TEST_POSTGRES_BIN is not set" : whyNoServer;
+const whyNot = BIN === "" ? "TODO_TEST_POSTGRES_BIN is not set" : whyNoDatabase;
 test.skipIf(skipFor(whyNot))("startPostgres starts the program of TODO_TEST_POSTGRES_BIN", async () => {
   const version = run([join(BIN, "postgres"), "--version"]);
   await version.exited;

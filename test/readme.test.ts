@@ -3,6 +3,7 @@ import { run, runTodo } from "./command.ts";
 import { readPage } from "./docs.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
 
 const { text: readme, blocks } = readPage("README.md");
 
@@ -15,7 +16,7 @@ test("the README begins with the commands that start the service and create a to
 test.skipIf(skipFor(whyMissing("curl")))("the README shows the output of the first start", async () => {
   await using server = runTodo(["serve", "--port", "0"]);
   const url = await server.url;
-  while (!server.stderr().includes("/admin/'")) await Bun.sleep(5);
+  await until(() => server.stderr().includes("/admin/'"), "the server has printed the commands");
   const masked = (text: string): string =>
     text
       .replaceAll(url, "URL")

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { TodoStore } from "../src/todo.ts";
+import { until } from "./until.ts";
 
 /** Returns the error that a promise rejects with. Unlike `expect(promise).rejects`, it does not block Bun's event loop. */
 export async function errorOf(promise: unknown): Promise<Error> {
@@ -14,13 +14,14 @@ export async function errorOf(promise: unknown): Promise<Error> {
 
 /** Waits until a store, which checks its files once a second, finds that they are wrong. Returns the error. */
 export async function refusalOf(store: TodoStore): Promise<Error> {
-  while (true) {
+  let refusal: unknown;
+  await until(async () => {
     try {
       await store.checkWrites?.();
     } catch (error) {
-      if (error instanceof Error) return error;
-      throw error;
+      refusal = error;
     }
-    await sleep(5);
-  }
+    return refusal !== undefined;
+  }, "the store refuses writes");
+  return errorOf(Promise.reject(refusal));
 }

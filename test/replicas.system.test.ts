@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { type Command, runTodo } from "./command.ts";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
-import { type Postgres, startPostgres, urlAt, whyNoServer } from "./postgres.ts";
+import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
 import type { ServedTodo } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
@@ -357,7 +357,7 @@ const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<v
   },
 };
 
-test.skipIf(skipFor(whyNoServer))(
+test.skipIf(skipFor(whyNoDatabase))(
   `the history of each to-do on all replicas is linearizable, also during ${ROUNDS} rounds of faults`,
   async () => {
     await using stack = new AsyncDisposableStack();

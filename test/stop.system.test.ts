@@ -11,6 +11,7 @@ import { freePort } from "./free-port.ts";
 import { ask, POST_TODO } from "./http2.ts";
 import { Connection, statusOf } from "./raw-http.ts";
 import { temporaryFolder } from "./temporary.ts";
+import { until } from "./until.ts";
 
 /** How many times the test under load shuts down a server. */
 const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
@@ -35,7 +36,7 @@ describe("a server that shuts down", () => {
           load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
         );
         const atStart = acknowledged.size;
-        while (acknowledged.size < atStart + 100) await sleep(100 * Math.random());
+        await until(() => acknowledged.size >= atStart + 100, "the clients write");
         const before = acknowledged.size;
         server.kill("SIGTERM");
         expect(await server.exited).toBe(0);
@@ -64,7 +65,7 @@ describe("a server that shuts down, over HTTP/2", () => {
       const url = await server.url;
       const acknowledged: string[] = [];
       const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));
-      while (acknowledged.length < 100) await sleep(10);
+      await until(() => acknowledged.length >= 100, "the clients write");
       const before = acknowledged.length;
       server.kill("SIGTERM");
       expect(await server.exited).toBe(0);

@@ -1,5 +1,6 @@
 import { ROOT, run } from "./command.ts";
 import { reasonAgainst } from "./tools.ts";
+import { until } from "./until.ts";
 
 const script = run(["sh", "-c", "script --version"]);
 const isThere = (await script.exited) === 0 && script.stdout().includes("util-linux");
@@ -41,12 +42,12 @@ export function openTerminal(
   return {
     exited: Promise.all([child.exited, reading]).then(([code]) => code),
     shown,
-    shows: async (text, times = 1) => {
-      while (shown().split(text).length <= times) {
-        if (child.exitCode !== null) throw new Error(`it ended without ${text}: ${shown()}`);
-        await Bun.sleep(10);
-      }
-    },
+    shows: (text, times = 1) =>
+      until(() => {
+        const isShown = shown().split(text).length > times;
+        if (!isShown && child.exitCode !== null) throw new Error(`it ended without ${text}: ${shown()}`);
+        return isShown;
+      }, `the terminal shows ${text}`),
     type: (text) => {
       child.stdin.write(text);
       child.stdin.flush();

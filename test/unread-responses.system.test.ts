@@ -3,7 +3,7 @@ import { type ClientHttp2Session, type ClientSessionOptions, connect } from "nod
 import { certificateIn } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { answerOf, ask, POST_TODO, requestUnread } from "./http2.ts";
-import { residentMiB } from "./memory.ts";
+import { residentMiB } from "./process-status.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 

@@ -4,7 +4,7 @@ import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { KEEP_STATUS } from "../test/page.ts";
-import { startPrivate } from "../test/private-service.ts";
+import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, numbered, start, storedTodos, TITLES, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";

@@ -6,7 +6,7 @@ import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { mint } from "../test/credentials.ts";
 import { accessibilityViolations, useChromium } from "../test/page.ts";
-import { startPrivate } from "../test/private-service.ts";
+import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 

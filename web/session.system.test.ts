@@ -6,7 +6,7 @@ import { whyNoBrowser } from "../test/chromium.ts";
 import { as, basic, mint } from "../test/credentials.ts";
 import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
-import { startPrivate } from "../test/private-service.ts";
+import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { add, expectTitles, storedTodos, untilChanges, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";

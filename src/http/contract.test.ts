@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import contract from "../../openapi.json" with { type: "json" };
 import { as, mint } from "../../test/credentials.ts";
-import { ANN, AS_ANN, startPrivate } from "../../test/private-service.ts";
+import { ANN, AS_ANN, startPrivate } from "../../test/service.ts";
 import { openMemory } from "../storage/memory/store.ts";
 
 type Scheme = "none" | "bearer" | "basic" | "cookie";

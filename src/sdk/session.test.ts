@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { as, mint } from "../../test/credentials.ts";
-import { ANN, startPrivate as startWith } from "../../test/private-service.ts";
 import { errorOf } from "../../test/rejection.ts";
+import { ANN, startPrivate as startWith } from "../../test/service.ts";
 import { until } from "../../test/until.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { type LiveList, TodoApi } from "./client.ts";

@@ -9,7 +9,6 @@ import {
   type Postgres,
   startPostgres,
   whyNoDatabase,
-  whyNoServer,
 } from "../../test/postgres.ts";
 import { skipFor } from "../../test/skip.ts";
 import { readConfig } from "../config/config.ts";
@@ -92,12 +91,12 @@ describe("todo serve with a database", () => {
   let databases: Databases;
   beforeAll(async () => {
     if (whyNoDatabase !== undefined) return;
-    postgres = whyNoServer === undefined ? await startPostgres({ fsync: "off" }) : undefined;
+    postgres = whyNoDatabase === undefined ? await startPostgres({ fsync: "off" }) : undefined;
     databases = postgres ?? (await openDatabases());
   });
   afterAll(() => databases?.[Symbol.asyncDispose]());
 
-  test.skipIf(skipFor(whyNoServer))("serves at the first start after the database is up", async () => {
+  test.skipIf(skipFor(whyNoDatabase))("serves at the first start after the database is up", async () => {
     const store = await databases.newDatabase();
     await postgres?.stop("in order");
     expect((await outcome(store)).code).toBe(1);

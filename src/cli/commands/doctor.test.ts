@@ -8,7 +8,7 @@ import { callTodo } from "../../../test/call-todo.ts";
 import { makeCertificate } from "../../../test/certificate.ts";
 import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
-import { openDatabases, whyNoServer } from "../../../test/postgres.ts";
+import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
@@ -131,7 +131,7 @@ describe("todo doctor", () => {
     expect(JSON.stringify(lines)).not.toContain("s3cret");
   });
 
-  test.skipIf(skipFor(whyNoServer))("checks the rights of the role in a database", async () => {
+  test.skipIf(skipFor(whyNoDatabase))("checks the rights of the role in a database", async () => {
     await using databases = await openDatabases();
     const url = new URL(await databases.newDatabase());
     const { code, lines } = await doctor(free, { TODO_STORE: url.href });

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { callRoute } from "../../../test/call-route.ts";
 import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
 import { capturingLog } from "../../../test/log.ts";
-import { AS_ANN, startPrivate } from "../../../test/private-service.ts";
+import { AS_ANN, startPrivate } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
 import { until } from "../../../test/until.ts";
 import { type Key, type KeyStore, type MintedKey, rotateKey } from "../../credential/key.ts";

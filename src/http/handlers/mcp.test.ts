@@ -10,10 +10,9 @@ import {
   mcpSender,
   PROTOCOL_VERSIONS,
 } from "../../../test/mcp-client.ts";
-import { AS_ANN, startPrivate as startWith } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
-import { startService, type TestService } from "../../../test/service.ts";
+import { AS_ANN, startService, startPrivate as startWith, type TestService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { createMcpEndpoint } from "../../mcp/http.ts";
 import { TODOS_URI } from "../../mcp/server.ts";

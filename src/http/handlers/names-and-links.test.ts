@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { as, mint } from "../../../test/credentials.ts";
-import { ANN, AS_ANN, startPrivate } from "../../../test/private-service.ts";
 import { statusAndCode } from "../../../test/problem.ts";
+import { ANN, AS_ANN, startPrivate } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 const BASIC = as(AS_ANN).headers;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Databases, openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { PATIENT } from "../../../test/postgres-store.ts";
-import { ANN, startPrivate } from "../../../test/private-service.ts";
+import { ANN, startPrivate } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { openPostgres } from "../../storage/postgres/store.ts";
 

@@ -2,9 +2,8 @@ import { describe, expect, test } from "bun:test";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { openSocket, request } from "../../../test/raw-http.ts";
-import { startService } from "../../../test/service.ts";
+import { startService, startTls } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
-import { startTls } from "../../../test/tls-service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, setSystemTime, test } from "bun:test";
 import { SQL } from "bun";
-import { type Databases, openDatabases, urlAt, whyNoDatabase, whyNoServer } from "../../../test/postgres.ts";
+import { type Databases, openDatabases, urlAt, whyNoDatabase } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
 import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
@@ -48,7 +48,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   /** For roles and passwords, because another server may authenticate differently. */
-  const testWithOwnServer = test.skipIf(skipFor(whyNoServer));
+  const testWithOwnServer = test.skipIf(skipFor(whyNoDatabase));
 
   /** What the current test has opened. */
   let opened = new AsyncDisposableStack();
