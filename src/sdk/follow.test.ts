@@ -80,10 +80,13 @@ describe("follow", () => {
     const list = api.follow();
     const states = list[Symbol.asyncIterator]();
     await stateWhere(states, isConnected);
+    const published: unknown[] = [];
+    const stop = list.subscribe(({ position }) => published.push(position));
     for (const id of [4, 5, 6]) {
       send(messages(id, ["created", todo(id)]));
-      await until(() => list.getState().position === `e-${id}`, "the next state");
+      await until(() => published.includes(`e-${id}`), "the next state");
     }
+    stop();
     expect(await stateWhere(states, () => true)).toMatchObject({ position: "e-6" });
   });
 

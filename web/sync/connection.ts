@@ -1,3 +1,4 @@
+import { linkAbort } from "../../src/sdk/abort.ts";
 import {
   type CallOptions,
   type ListQuery,
@@ -197,11 +198,11 @@ export class PageApi {
     if (!isEventStream(exchange.response)) return exchange;
     const pieces = this.#listen(exchange.pieces);
     const first = await pieces.next();
-    const all = async function* (): AsyncGenerator<string, void, undefined> {
+    const all = (async function* () {
       if (!first.done) yield first.value;
       yield* pieces;
-    };
-    return { ...exchange, pieces: all() };
+    })();
+    return { ...exchange, pieces: all };
   };
 
   async *#listen(pieces: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {
@@ -250,17 +251,16 @@ function createSender(
   signal: AbortSignal,
   send: FollowOptions["send"],
 ): (status: ListState["status"]) => void {
-  let sending: AbortController | undefined;
+  let sending: ReturnType<typeof linkAbort> | undefined;
   let last: ListState["status"] = "connecting";
-  signal.addEventListener("abort", () => sending?.abort());
   return (status) => {
     // A new connection ends the delay before the next attempt.
-    const isReconnected = status === "connected" && last !== "connected";
+    if (sending === undefined || (status === "connected" && last !== "connected")) {
+      sending?.abort();
+      sending = linkAbort(signal);
+      send(sending.signal);
+    }
     last = status;
-    if (sending !== undefined && !isReconnected) return;
-    sending?.abort();
-    sending = new AbortController();
-    send(sending.signal);
   };
 }
 
