@@ -314,13 +314,13 @@ const INJURIES: readonly Injury[] = [
       rmSync(path);
       rmSync(`${path}-mark`);
     },
-    said: "-wal: put the right files back, restore a backup with todo restore, or remove ",
+    said: "-wal: put the right files back, restore a backup with todo restore, or move ",
   },
   {
     what: "no database beside a rescue file",
     store: missing,
     injure: (path) => writeFileSync(`${path}.rescue-20260102T000000000Z.ndjson`, ""),
-    said: "which has what a server held at 2026-01-02 00:00 UTC, restore a backup with todo restore, or remove ",
+    said: "which has what a server held at 2026-01-02 00:00 UTC, restore a backup with todo restore, or move ",
   },
   {
     what: "a lock with other contents",
@@ -486,14 +486,21 @@ describe("a start", () => {
     expect(await titlesOf(path)).toHaveLength(4);
   });
 
-  test("a copy without its mark is restored and checked with the same warning, and one with a newer mark is not restored", async () => {
-    const [file, path] = [await stopped(), newPath()];
-    const mark = readFileSync(`${file}-mark`, "utf8");
-    rmSync(`${file}-mark`);
+  test("a copy of the file of a new store that lacks its first write is restored, checked and served with the same warning", async () => {
+    const [path, file] = [newPath(), newPath()];
+    const store = await openSqlite(path);
+    await store.insert("in the WAL");
+    copyFileSync(path, file);
+    await store.close();
     const warning = expect.stringContaining(`${file}-mark is missing or damaged, as beside a copy`);
-    expect(await restore(path, file, { signal })).toMatchObject({ todos: 4, warning });
+    expect(await restore(newPath(), file, { signal })).toMatchObject({ todos: 0, warning });
     expect((await check(file)).at(-1)).toEqual({ name: "mark", isSound: true, detail: warning });
-    writeFileSync(`${file}-mark`, mark.replace(/\d+\n/, "99\n"));
+    expect(await warningsOf(file)).toEqual([warning]);
+  });
+
+  test("a copy with a newer mark is not restored", async () => {
+    const file = await stopped();
+    writeFileSync(`${file}-mark`, readFileSync(`${file}-mark`, "utf8").replace(/\d+\n/, "99\n"));
     const refused = restore(newPath(), file, { signal }).catch(errorMessage);
     expect(await refused).toContain("changes are missing");
   });

@@ -90,9 +90,9 @@ export function assertNothingLeft(path: string): void {
   left.push(...findRescueFiles(path));
   const size = sizeOf(path);
   if (left.length === 0 || size > 0) return;
-  const remove = `remove ${left.map(quoteArgument).join(" ")} to start with an empty list`;
+  const move = `move ${left.map(quoteArgument).join(" ")} to another folder to start with an empty list`;
   throw new PreconditionError(
-    `${path}: it is missing or empty, but there is ${left.join(" and ")}: ${waysOut(path, remove)}`,
+    `${path}: it is missing or empty, but there is ${left.join(" and ")}: ${waysOut(path, move)}`,
   );
 }
 

@@ -1,6 +1,5 @@
 import type { Database } from "bun:sqlite";
 import { basename } from "node:path";
-import type { StoredKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";
 import { errorMessage, getErrno } from "../../error-message.ts";
 import type { TodoId } from "../../todo.ts";
@@ -9,7 +8,7 @@ import { Batch } from "../batch.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { ServerKeys } from "../records/server-keys.ts";
-import { LocalStore, type StartContents, TodoState } from "../state.ts";
+import { LocalStore, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { withTimeout } from "../timeout.ts";
 import { WriteHealth } from "../write-health.ts";
@@ -53,7 +52,7 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     assertNothingLost(path, mark, counters);
     // The writer thread checks the structure of the file while this thread loads the contents.
     writer = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
-    const opened = writer.request({ type: "open", options: { name, path, maxEvents: options.maxEvents } });
+    const opened = writer.request({ type: "open", name, path, maxEvents: options.maxEvents });
     opened.catch(() => {});
     const start = load(reader, options);
     await opened;
@@ -76,24 +75,13 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
   }
 }
 
-/** What a store starts with. */
-interface Start {
-  readonly id: string;
-  readonly keys: readonly StoredKey[];
-  /** The number of changes to API keys. */
-  readonly keyChanges: bigint;
-  readonly contents: StartContents;
-  /** The hashes of the idempotency keys whose rows are not used, and have to leave the file. */
-  readonly removed: string[];
-}
-
 /** Loads a file in one snapshot. Throws a DamageError if it is damaged; a store can do without events and idempotency keys. */
-const load = (database: Database, options: Options): Start =>
+const load = (database: Database, options: Options) =>
   database.transaction(() => loadSnapshot(database, options)).deferred();
 
-function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onProgress }: Options): Start {
+function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onProgress }: Options) {
   const { table, keys, counters } = readContents(database, onProgress);
-  const { id, epoch, last_id: lastId, key_changes: keyChanges } = counters;
+  const { epoch, last_id: lastId } = counters;
   const position = { epoch, sequence: Number(counters.sequence) };
   const { records, damaged } = readRecords(database);
   if (damaged.length > 0)
@@ -104,7 +92,7 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onPr
   const { events, damage } = readEvents(database, counters, maxEvents);
   if (damage !== undefined) onWarning(`${damage}: clients that reconnect from there load the list again`);
   const contents = { position, lastId, table, events, idempotencyRecords: records };
-  return { id, keys, keyChanges, contents, removed: [...damaged, ...surplus] };
+  return { keys, counters, contents, removed: [...damaged, ...surplus] };
 }
 
 /**
@@ -142,7 +130,7 @@ class SqliteStore extends LocalStore implements Store {
   constructor(
     name: string,
     path: string,
-    { id, keys, keyChanges, contents, removed }: Start,
+    { keys, counters, contents, removed }: ReturnType<typeof load>,
     writer: Writer,
     lock: Disposable,
     options: Options,
@@ -150,12 +138,12 @@ class SqliteStore extends LocalStore implements Store {
     super();
     this.#name = name;
     this.#path = path;
-    this.id = id;
+    this.id = counters.id;
     this.#writer = writer;
     this.#lock = lock;
     this.#options = options;
     this.#removed = removed;
-    this.#usedKeys = keyChanges;
+    this.#usedKeys = counters.key_changes;
     this.keys = new ServerKeys((change) =>
       answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
     );

@@ -38,7 +38,9 @@ interface Commit {
   readonly records: readonly IdempotencyRecord[];
 }
 
-interface Options {
+/** Opens the database and checks its structure. */
+interface OpenRequest {
+  readonly type: "open";
   /** The configured path of the store, and its canonical path. */
   readonly name: string;
   readonly path: string;
@@ -46,8 +48,7 @@ interface Options {
 }
 
 export type WriterRequest =
-  /** Opens the database and checks its structure. */
-  | { readonly type: "open"; readonly options: Options }
+  | OpenRequest
   /**
    * Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed. `usedKeys` is the change of
    * API keys that the server uses, so the command that made it can end.
@@ -73,8 +74,14 @@ const CHECKPOINT_TRANSACTIONS = 200;
 const FEW_TRANSACTIONS = 10;
 /** Larger than most batches, so that a test does not succeed in a rest of space that is too small for them. */
 const TEST_TEXT = " ".repeat(64 * 1024);
-/** Reading the store after another program's writes takes at most this share of the time, because writes wait for it. */
+/** Reading the store or a long WAL again takes at most this share of the time, because writes wait for it. */
 const VERIFYING_SHARE = 0.05;
+
+/** Returns when work may be done again that was started at a time, and has just ended. */
+function nextTime(started: number): number {
+  const ended = performance.now();
+  return ended + (ended - started) / VERIFYING_SHARE;
+}
 
 class Writer {
   readonly #path: string;
@@ -97,10 +104,12 @@ class Writer {
   /** Whether another program has written to the store since it was read, and when it may be read again. */
   #isSuspect = false;
   #verifyAt = 0;
+  /** When the WAL may be counted and moved again. */
+  #checkpointAt = 0;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
-  constructor({ name, path, maxEvents }: Options) {
+  constructor({ name, path, maxEvents }: OpenRequest) {
     this.#path = path;
     this.#maxEvents = maxEvents;
     this.#database = openDatabase(path, "write");
@@ -118,7 +127,7 @@ class Writer {
     this.#mark = new Mark(path);
   }
 
-  serve(request: Exclude<WriterRequest, { type: "open" }>): WriterReply {
+  serve(request: Exclude<WriterRequest, OpenRequest>): WriterReply {
     switch (request.type) {
       case "tick":
         return this.#tick(request.usedKeys);
@@ -226,8 +235,7 @@ class Writer {
         ? error
         : new Error(`another program has changed ${this.#path} (${oneLine(error)})`);
     }
-    const ended = performance.now();
-    this.#verifyAt = ended + (ended - started) / VERIFYING_SHARE;
+    this.#verifyAt = nextTime(started);
   }
 
   /** Runs a function in a transaction. Verifies the store first if another connection has written to it. */
@@ -322,8 +330,12 @@ class Writer {
    * the WAL has everything, and the next checkpoint may succeed.
    */
   #checkpoint(): void {
+    const started = performance.now();
+    if (started < this.#checkpointAt) return;
     try {
       this.#checkBeforeMove();
+      // A WAL that a reader keeps becomes long.
+      this.#checkpointAt = nextTime(started);
       if (this.#isSuspect) return;
       const result = this.#database
         .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
@@ -345,6 +357,6 @@ serveRequests((request: WriterRequest): WriterReply => {
     if (writer === undefined) throw new Error("the writer thread has not opened a file");
     return writer.serve(request);
   }
-  writer = new Writer(request.options);
+  writer = new Writer(request);
   return {};
 });
