@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { ended, ROOT, run } from "./command.ts";
+import { ended, ROOT, run, runIn } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
@@ -27,11 +27,11 @@ describe("in a clone", () => {
     });
   });
 
-  test.each(["run", "check"])(
-    "test/%s.ts without the packages for development says to run npm ci",
-    async (name) => {
+  test.each(["test", "check", "build:types", "build:client"])(
+    "npm run %s without the packages for development says to run npm ci",
+    async (script) => {
       const copy = clone("bun", "@oven");
-      expect(await ended(run([join(copy, "bin/bun"), join(copy, `test/${name}.ts`)]))).toEqual({
+      expect(await ended(runIn(copy, ["npm", "run", "-s", script]))).toEqual({
         code: 1,
         stdout: "",
         stderr: `The packages for development are not installed: run npm ci in ${copy}/\n`,

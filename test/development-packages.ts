@@ -10,3 +10,5 @@ export function requireDevelopmentPackages(): void {
   process.stderr.write(`The packages for development are not installed: run npm ci in ${ROOT}\n`);
   process.exit(1);
 }
+
+if (import.meta.main) requireDevelopmentPackages();
