@@ -348,6 +348,8 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
     await using primary = await startPostgres();
     await using standby = await primary.standby();
     const database = await primary.newDatabase();
+    const hasDatabase = `SELECT FROM pg_database WHERE datname = '${new URL(database).pathname.slice(1)}'`;
+    await until(async () => (await standby.query(hasDatabase)).length > 0, "the standby has the database");
     // The first host has no server, and the second one accepts no writes.
     const store = await openPostgres(urlAt(database, [1, standby.port, primary.port]));
     await store.insert("a");
