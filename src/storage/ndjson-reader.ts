@@ -192,9 +192,6 @@ function parseKey(line: Json): StoredKey {
     ...["id", "name", "tokenHash", "createdAt", "expiresAt", "lifetime", "lastUsedAt", "scope", "parent"],
   ]);
   const { id, name, scope, parent } = value;
-  const made = typeof parent === "string" ? parseMadeWith(parent) : undefined;
-  if (parent !== undefined && made === undefined)
-    throw new InvalidLineError("parent must name a key, a user or a client");
   if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
     throw new InvalidLineError("id of an API key must be 1 to 64 letters, digits, - or _");
   return {
@@ -206,7 +203,7 @@ function parseKey(line: Json): StoredKey {
     ...countIfAny(value, "expiresAt", MAX_TIME_MS),
     ...countIfAny(value, "lifetime", MAX_DURATION_MS),
     ...countIfAny(value, "lastUsedAt", MAX_TIME_MS),
-    ...made,
+    ...(parent !== undefined && parseMadeWith(parent)),
   };
 }
 

@@ -130,10 +130,6 @@ describe("NdjsonReader", () => {
       expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 5, orphans: 3 });
     });
 
-    test("omits the default scope, which older versions reject", () => {
-      expect(KEYS.map((key) => encodeKey(key).includes("scope"))).toEqual([false, true]);
-    });
-
     test("rejects a file with API keys unless the caller requests them", () => {
       expect(refusalOf(FILE)).toBe(
         "line 1: the file has API keys: add --with-keys to import them, or export without them",
@@ -158,7 +154,11 @@ describe("NdjsonReader", () => {
         encodeKey({ ...KEY, lifetime: 36_500 * 86_400_000 + 1 }),
         "lifetime must be a whole number from 0 to 3153600000000",
       ],
-      [encodeKey(KEY).replace("}}", ',"scope":"admin"}}'), 'scope must be "read" or "write"'],
+      [encodeKey(KEY).replace('"write"', '"admin"'), 'scope must be "read" or "write"'],
+      ...["1", "key:", "user:x", "code:ann:x:y"].map((parent): [string, string] => [
+        encodeKey(KEY).replace("}}", `,"parent":"${parent}"}}`),
+        "parent must name a key, a user or a client",
+      ]),
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
     ])("rejects the API key %s", (text, message) => {
       const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });

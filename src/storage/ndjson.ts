@@ -80,14 +80,9 @@ export function encodeIdempotencyRecord({ keyHash, titleHash, id, createdAt }: I
   return `{"idempotencyRecord":{"keyHash":"${keyHash}","titleHash":"${titleHash}","id":${id},"createdAt":${createdAt}}}`;
 }
 
-/**
- * Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. It omits the
- * default scope, so that older versions can import the line.
- */
+/** Encodes an API key as a line. It has the hash of the token, in hexadecimal, because the token is not stored. */
 export function encodeKey(key: StoredKey): string {
-  const { id, name, tokenHash, createdAt, scope, kind: _, parent: __, ...others } = key;
+  const { kind: _, parent: __, tokenHash, ...others } = key;
   const hash = Buffer.from(tokenHash).toString("hex");
-  const parent = madeWithText(key);
-  const apiKey = { id, name, tokenHash: hash, createdAt, ...others, ...(parent !== undefined && { parent }) };
-  return JSON.stringify({ apiKey: scope === "write" ? apiKey : { ...apiKey, scope } });
+  return JSON.stringify({ apiKey: { ...others, tokenHash: hash, parent: madeWithText(key) } });
 }

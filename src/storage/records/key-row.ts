@@ -1,6 +1,7 @@
 import type { Parent } from "../../credential/client.ts";
 import { type Key, parentText, type StoredKey } from "../../credential/key.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
+import { validationError } from "../../validation.ts";
 
 /** A row of the table `keys`, the same in SQLite and PostgreSQL. */
 export interface KeyRow {
@@ -69,16 +70,13 @@ const LINK = "code:";
 export const madeWithText = ({ kind, parent }: Pick<Key, "kind" | "parent">): string | undefined =>
   parent && (kind === "link" ? LINK : "") + parentText(parent);
 
-/** Parses the text. Returns `undefined` if it is invalid. */
-export function parseMadeWith(text: string): Required<Pick<Key, "kind" | "parent">> | undefined {
-  const isLink = text.startsWith(LINK);
-  const parent = parseParent(isLink ? text.slice(LINK.length) : text);
-  return parent && { kind: isLink ? "link" : "device", parent };
-}
+const MADE_WITH = /^(code:)?(?:key:([\w-]{1,64})|(user|client):([\w-]*):(.*))$/s;
 
-function parseParent(text: string): Parent | undefined {
-  const [, id] = /^key:([\w-]{1,64})$/.exec(text) ?? [];
-  if (id !== undefined) return { kind: "key", id };
-  const [, kind, entryHash = "", name = ""] = /^(user|client):([\w-]*):(.*)$/s.exec(text) ?? [];
-  return kind === "user" || kind === "client" ? { kind, name, entryHash } : undefined;
+/** Parses the text. Throws `validation_failed` if it is invalid. */
+export function parseMadeWith(text: unknown): Required<Pick<Key, "kind" | "parent">> {
+  const [match, link, id, owner, entryHash = "", name = ""] = MADE_WITH.exec(String(text)) ?? [];
+  if (match === undefined) throw validationError("parent", "must name a key, a user or a client");
+  const kind = link === undefined ? "device" : "link";
+  if (id !== undefined) return { kind, parent: { kind: "key", id } };
+  return { kind, parent: { kind: owner === "user" ? "user" : "client", name, entryHash } };
 }
