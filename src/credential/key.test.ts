@@ -179,18 +179,11 @@ describe("createKeyLookup", () => {
   test("accepts the token, but not its id, name or hash", async () => {
     const { keys } = openMemory();
     const { key, token } = await createdKey(keys, "ci");
-    const hash = hashToken(token);
-    for (const other of [
-      "",
-      "ci",
-      key.id,
-      token.slice(0, -1),
-      `${token}x`,
-      hash.toString("hex"),
-      hash.toString("latin1"),
-    ]) {
+    const hashes = ["hex", "latin1"].map((encoding) =>
+      hashToken(token).toString(encoding === "hex" ? "hex" : "latin1"),
+    );
+    for (const other of ["", "ci", key.id, token.slice(0, -1), `${token}x`, ...hashes])
       expect(await nameAt(keys, other, NOW)).toBeUndefined();
-    }
   });
 
   test("compares the hash that the store returns", async () => {
@@ -255,22 +248,17 @@ describe("rotateKey", () => {
     expect((await rotated(keys, noExpiry.key, 0)).key.expiresAt).toBeUndefined();
   });
 
-  test("gives the successor the scope of the newest key of its name", async () => {
+  test("gives the successor the scope and the lifetime of the newest key of its name", async () => {
     const { keys } = openMemory();
-    const first = await createKey(keys, "ci", undefined, NOW, "read");
-    const second = await rotateKey(keys, first?.key.id ?? "", DAY, NOW + 1);
-    expect(second?.key.scope).toBe("read");
-    expect(await createKeyLookup(keys, () => NOW + 2)(second?.token ?? "")).toMatchObject({
+    const old = await createdKey(keys, "ci", DAY);
+    const newest = await createKey(keys, "ci", undefined, NOW + DAY, "read");
+    expect(newest?.key.scope).toBe("read");
+    const { key, token } = await rotated(keys, old.key, 0, NOW + DAY + 1);
+    expect([key.scope, key.expiresAt]).toEqual(["read", undefined]);
+    expect(await createKeyLookup(keys, () => NOW + DAY + 2)(token)).toMatchObject({
       name: "ci",
       scope: "read",
     });
-  });
-
-  test("gives the successor the lifetime of the newest key of its name", async () => {
-    const { keys } = openMemory();
-    await createdKey(keys, "ci", DAY);
-    const { key } = await createdKey(keys, "ci", undefined, NOW + DAY);
-    expect((await rotated(keys, key, 0, NOW + DAY + 1)).key.expiresAt).toBeUndefined();
   });
 
   test("creates nothing for an absent key", async () => {

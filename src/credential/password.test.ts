@@ -15,7 +15,14 @@ function controlledVerifier() {
     started.push({ password, end });
     return end.promise;
   });
-  return { started, verify };
+  /** Completes verifications as they start, from the one with a number up to another. */
+  const finish = async (from: number, to: number): Promise<void> => {
+    for (let index = from; index < to; index++) {
+      await turn();
+      started[index]?.end.resolve(true);
+    }
+  };
+  return { started, verify, finish };
 }
 
 const turn = (): Promise<void> => Bun.sleep(0);
@@ -44,43 +51,35 @@ describe("createPasswordVerifier", () => {
   });
 
   test("rejects requests while the queue is full and accepts them later", async () => {
-    const { started, verify } = controlledVerifier();
+    const { started, verify, finish } = controlledVerifier();
     const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, () => verify("a", "hash"));
     for (const _ of [1, 2]) {
       const refused = await Promise.race([verify("b", "hash").catch((error: unknown) => error), turn()]);
       expect(refused).toBeInstanceOf(ServiceError);
-      expect(refused).toMatchObject({
-        code: "credentials_unavailable",
-        detail: "Too many passwords are being checked.",
-      });
+      const detail = "Too many passwords are being checked.";
+      expect(refused).toMatchObject({ code: "credentials_unavailable", detail });
     }
     expect(started.length).toBe(MAX_CONCURRENT);
-    started[0]?.end.resolve(true);
+    await finish(0, 1);
     expect(await results[0]).toBe(true);
     results.push(verify("c", "hash"));
-    for (let index = 1; index < results.length; index++) {
-      await turn();
-      started[index]?.end.resolve(true);
-    }
+    await finish(1, results.length);
     expect((await Promise.all(results)).every(Boolean)).toBe(true);
     expect(started.at(-1)?.password).toBe("c");
   });
 
   test("serves queued requests of different networks in turn", async () => {
-    const { started, verify } = controlledVerifier();
+    const { started, verify, finish } = controlledVerifier();
     const results = Array.from({ length: 20 }, () => verify("flood", "hash", "192.0.2.1"));
     results.push(verify("b", "hash", "192.0.2.2"), verify("c", "hash", "192.0.2.3"));
-    for (let index = 0; index < results.length; index++) {
-      await turn();
-      started[index]?.end.resolve(true);
-    }
+    await finish(0, results.length);
     await Promise.all(results);
     const order = started.map(({ password }) => password);
     expect(order.slice(0, 6)).toEqual(["flood", "flood", "flood", "b", "c", "flood"]);
   });
 
   test("rejects the newest request of the network with the most queued requests when another network needs room", async () => {
-    const { started, verify } = controlledVerifier();
+    const { started, verify, finish } = controlledVerifier();
     const outcome = (password: string, network: string) =>
       verify(password, "hash", network).then(
         () => "verified",
@@ -89,17 +88,14 @@ describe("createPasswordVerifier", () => {
     const flood = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, () => outcome("flood", "192.0.2.1"));
     const owner = outcome("owner", "192.0.2.2");
     expect(await flood.at(-1)).toBe("credentials_unavailable");
-    for (let index = 0; index < MAX_CONCURRENT + MAX_QUEUED; index++) {
-      await turn();
-      started[index]?.end.resolve(true);
-    }
+    await finish(0, MAX_CONCURRENT + MAX_QUEUED);
     expect(await owner).toBe("verified");
     expect((await Promise.all(flood)).filter((one) => one === "verified").length).toBe(flood.length - 1);
     expect(started[MAX_CONCURRENT + 1]?.password).toBe("owner");
   });
 
   test("rejects new networks while the queue is full of other networks", async () => {
-    const { started, verify } = controlledVerifier();
+    const { started, verify, finish } = controlledVerifier();
     const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, (_, index) =>
       verify("a", "hash", `192.0.2.${index}`),
     );
@@ -111,10 +107,7 @@ describe("createPasswordVerifier", () => {
       ]);
       expect(refused).toMatchObject({ code: "credentials_unavailable" });
     }
-    for (let index = 0; index < MAX_CONCURRENT + MAX_QUEUED; index++) {
-      await turn();
-      started[index]?.end.resolve(true);
-    }
+    await finish(0, results.length);
     await Promise.all(results);
     results.push(verify("c", "hash", "one"));
     await turn();
@@ -124,7 +117,7 @@ describe("createPasswordVerifier", () => {
   });
 
   test("continues after a hash that cannot be verified", async () => {
-    const { started, verify } = controlledVerifier();
+    const { started, verify, finish } = controlledVerifier();
     const results = ["a", "b", "c", "d"].map((password) => verify(password, "hash").catch(() => "failed"));
     for (let index = 0; index < results.length; index++) {
       await turn();
@@ -132,10 +125,7 @@ describe("createPasswordVerifier", () => {
     }
     expect(await Promise.all(results)).toEqual(results.map(() => "failed"));
     const after = [1, 2, 3].map(() => verify("after", "hash"));
-    for (const index of [4, 5, 6]) {
-      await turn();
-      started[index]?.end.resolve(true);
-    }
+    await finish(4, 7);
     expect(await Promise.all(after)).toEqual([true, true, true]);
   });
 

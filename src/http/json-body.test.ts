@@ -25,19 +25,20 @@ const post = ({ send }: TestService, body: Body): Promise<Response> =>
 const bodyOf = (bytes: number): string => `{"title":"x","y":"${"y".repeat(bytes - 20)}"}`;
 
 describe("the Content-Type of a body", () => {
-  test.each([
-    "Application/Json",
-    'application/json ; charset="utf-8"',
-    "application/json; charset=UTF8",
-    "application/json;",
-    "application/vnd.todo.v1+json",
-  ])("may be %s", async (type) => {
+  test("may be JSON in UTF-8 in any spelling", async () => {
     await using service = startService();
-    const headers = { "Content-Type": type };
-    const created = await service.send("POST", "/api/todos", { headers, body: X });
-    expect(created.status).toBe(201);
-    const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
-    expect(updated.status).toBe(200);
+    for (const type of [
+      "Application/Json",
+      'application/json ; charset="utf-8"',
+      "application/json; charset=UTF8",
+      "application/json;",
+      "application/vnd.todo.v1+json",
+    ]) {
+      const headers = { "Content-Type": type };
+      const created = await service.send("POST", "/api/todos", { headers, body: X });
+      const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
+      expect([type, created.status, updated.status]).toEqual([type, 201, 200]);
+    }
   });
 
   test.each([
@@ -50,14 +51,16 @@ describe("the Content-Type of a body", () => {
     'application/json; charset=""',
   ])("may not be %s", async (type) => {
     await using service = startService();
-    const headers = { "Content-Type": type };
-    const created = await service.send("POST", "/api/todos", { headers, body: X });
-    expect(await statusAndCode(created)).toEqual([415, "unsupported_media_type"]);
-    expect(created.headers.get("accept-post")).toBe("application/json");
     await service.sendJson("POST", "/api/todos", { title: "x" });
-    const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
-    expect(await statusAndCode(updated)).toEqual([415, "unsupported_media_type"]);
-    expect(updated.headers.get("accept-patch")).toBe("application/json");
+    const headers = { "Content-Type": type };
+    for (const [method, path, accept] of [
+      ["POST", "/api/todos", "accept-post"],
+      ["PATCH", "/api/todos/1", "accept-patch"],
+    ] as const) {
+      const response = await service.send(method, path, { headers, body: X });
+      expect(response.headers.get(accept)).toBe("application/json");
+      expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
+    }
   });
 
   test.each([
@@ -266,13 +269,15 @@ describe("an unfinished body", () => {
     ["PATCH /api/todos/1", ["Content-Length: 99"], "{"],
     ["PATCH /api/todos/99", ["Content-Length: 99"], "{"],
     ["POST /admin/keys", ["Content-Length: 99"], "{"],
+    ["POST /mcp", ["Content-Length: 99"], "{"],
   ])(
     "of %s with %s gets a 408 after the time limit, and its connection is closed",
     async (line, headers, sent) => {
       const store = openMemory();
       store.insert("x");
       const credentials = { keys: store.keys, checkUser: () => true };
-      await using service = startService({ store, credentials, limits: { bodyTimeoutMs: 20 } });
+      const mcp = createMcpEndpoint({ version: "1.0.0" });
+      await using service = startService({ store, credentials, mcp, limits: { bodyTimeoutMs: 20 } });
       const basic = `Authorization: Basic ${btoa("admin:s3cret")}`;
       const bytes = request(line, [JSON_TYPE, basic, ...headers], sent).replace("Connection: close\r\n", "");
       const { text, closed } = await sendRaw(service.port, bytes);
@@ -380,17 +385,5 @@ describe("an unfinished body", () => {
       request(line, [JSON_TYPE, ...authorization, "Content-Length: 99"], "{"),
     );
     expect(statusOf(text)).toBe(status);
-  });
-
-  test("of /mcp gets a 408 after the time limit if its sender may only read", async () => {
-    await using service = startService({
-      limits: { bodyTimeoutMs: 20 },
-      access: { privateMode: true },
-      credentials: { lookupClient: () => ({ name: "reader", scope: "read" }) },
-      mcp: createMcpEndpoint({ version: "1.0.0" }),
-    });
-    const headers = [JSON_TYPE, "Authorization: Bearer x", "Content-Length: 99"];
-    const { text } = await sendRaw(service.port, request("POST /mcp", headers, "{"));
-    expect(statusOf(text)).toBe(408);
   });
 });

@@ -100,41 +100,22 @@ test("one query at a time covers the API keys of all subscribers", async () => {
   expect(service.checks()).toBeLessThanOrEqual(2);
 });
 
-test("the event streams of a user end when the stored entry changes", async () => {
-  const entries = new Map([
-    ["ann", "hash 1"],
-    ["bob", "hash 2"],
-  ]);
-  await using service = start({
-    storedEntry: (_kind, user) => entries.get(user),
-    checkUser: () => true,
-  });
+test("the event streams of a user end when the stored entry changes, also while the password is checked", async () => {
+  const entries = new Map(["ann", "bob", "eve"].map((user) => [user, "hash"]));
+  const checkUser = (user: string) => {
+    if (user === "eve") entries.set("eve", "changed");
+    return true;
+  };
+  await using service = start({ storedEntry: (_kind, user) => entries.get(user), checkUser });
   await using ann = await service.subscribe(AS_ANN);
   await using bob = await service.subscribe(basic("bob", "x"));
-  entries.set("ann", "hash 3");
+  await using eve = await service.subscribe(basic("eve", "x"));
+  await eve.rest();
+  entries.set("ann", "changed");
   await ann.rest();
   entries.delete("bob");
   await bob.rest();
-  expect(service.lines.map(({ fields }) => fields.user)).toEqual(["ann", "bob"]);
-});
-
-test("a change of the entry while the password is checked ends the user's stream", async () => {
-  let entry = "hash 1";
-  const checkUser = async () => {
-    entry = "hash 2";
-    return true;
-  };
-  await using service = start({ storedEntry: () => entry, checkUser });
-  await using stream = await service.subscribe(AS_ANN);
-  await stream.rest();
-});
-
-test("the event stream of a client ends when its lookup says that the token is revoked", async () => {
-  let isRevoked = false;
-  await using service = start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked }) });
-  await using stream = await service.subscribe("Bearer token");
-  isRevoked = true;
-  await stream.rest();
+  expect(service.lines.map(({ fields }) => fields.user)).toEqual(["eve", "ann", "bob"]);
 });
 
 test("a connection stays open for the Keep-Alive timeout after a revocation, but not in a shutdown", async () => {
@@ -164,14 +145,22 @@ test("a connection stays open for the Keep-Alive timeout after a revocation, but
   expect(await idleTimeouts((_revoke, close) => close())).toEqual([120, 1]);
 });
 
-test("a revocation check that throws ends the stream, and is logged", async () => {
-  const isRevoked = () => {
-    throw new Error("broken");
-  };
-  await using service = start({ lookupClient: () => ({ name: "ci", isRevoked }) });
+test.each<[what: string, check: () => boolean, errors: number]>([
+  ["says that the token is revoked", () => true, 0],
+  [
+    "throws",
+    () => {
+      throw new Error("broken");
+    },
+    1,
+  ],
+])("the event stream of a client ends when its revocation check %s", async (_what, check, errors) => {
+  let isRevoked = () => false;
+  await using service = start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked() }) });
   await using stream = await service.subscribe("Bearer token");
+  isRevoked = check;
   await stream.rest();
-  expect(service.lines.map(({ level }) => level)).toContain("error");
+  expect(service.lines.filter(({ level }) => level === "error")).toHaveLength(errors);
 });
 
 test("while the API keys cannot be read, event streams continue for at most a minute", async () => {
