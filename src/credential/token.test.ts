@@ -1,5 +1,4 @@
 import { describe, expect, test } from "bun:test";
-import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { hashToken, hasInvalidChecksum, mintToken, randomBase62 } from "./token.ts";
 
@@ -84,20 +83,10 @@ describe("hasInvalidChecksum", () => {
   );
 });
 
-describe("hashToken", () => {
-  test.each([
-    ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],
-    ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
-    ["tökén", "c61a705e32913a858921fec03c7dc0259250783f37e3d82341e7bda6fe7e7833"],
-  ])("returns the SHA-256 of %j", (token, hex) => {
-    expect(hashToken(token).toString("hex")).toBe(hex);
-  });
-
-  test("returns the 32 bytes of SHA-256 for any token", () => {
-    fc.assert(
-      fc.property(fc.string({ unit: "grapheme" }), (token) =>
-        hashToken(token).equals(createHash("sha256").update(token, "utf8").digest()),
-      ),
-    );
-  });
+test.each([
+  ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],
+  ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
+  ["tökén", "c61a705e32913a858921fec03c7dc0259250783f37e3d82341e7bda6fe7e7833"],
+])("hashToken returns the SHA-256 of %j", (token, hex) => {
+  expect(hashToken(token).toString("hex")).toBe(hex);
 });

@@ -305,10 +305,10 @@ describe("the cookie of a browser", () => {
 });
 
 describe("the key of a browser", () => {
-  test.each<[days: number, what: string, user: object, uses: number]>([
-    [90, "after its last use", ANN, 3],
-    [1, "if nothing is stored about its user", BOB, 1],
-  ])("is valid for %d days %s", async (days, _what, user, uses) => {
+  test.each<[what: string, days: number, user: object, uses: number]>([
+    ["for 90 days after its last use", 90, ANN, 3],
+    ["for 24 hours if nothing is stored about its user", 1, BOB, 1],
+  ])("is valid %s", async (_what, days, user, uses) => {
     await using service = await startPrivate();
     const init = await service.jar(user);
     for (let use = 0; use < uses; use++) {
