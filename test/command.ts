@@ -72,7 +72,7 @@ export function runIn(
     const url = /"url":"([^"]+)"/.exec(text)?.[1];
     if (url !== undefined) listening.resolve(url);
   });
-  const stderr = collect(child.stderr, () => {});
+  const stderr = collect(child.stderr);
   const exited = Promise.all([child.exited, stdout.done, stderr.done]).then(([code]) => {
     listening.reject(new Error(`the process ended with ${code} before it listened: ${stderr.text()}`));
     return child.signalCode === null ? code : undefined;
@@ -92,7 +92,8 @@ export function runIn(
   };
 }
 
-function collect(stream: ReadableStream<Uint8Array>, onText: (all: string) => void) {
+/** Reads a stream to its end. Returns the text so far. */
+export function collect(stream: ReadableStream<Uint8Array>, onText: (all: string) => void = () => {}) {
   let all = "";
   const read = async (): Promise<void> => {
     const decoder = new TextDecoder();

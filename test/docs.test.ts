@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { existsSync, globSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import movedPages from "../site/moved-pages.json" with { type: "json" };
 import { ROOT } from "./command.ts";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
@@ -8,20 +8,6 @@ import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
 
 const pages = readPages();
-const tracked = globSync("{*,{bench,conformance}/*,docs/**/*}.md", { cwd: ROOT });
-
-test.each(tracked)("the relative links of %s lead to a file and a heading", (path) => {
-  const text = readFileSync(join(ROOT, path), "utf8");
-  const broken = relativeLinks(text).filter((link) => {
-    const [file = "", anchor] = link.split("#");
-    const target = file === "" ? join(ROOT, path) : join(ROOT, dirname(path), decodeURI(file));
-    if (!existsSync(target)) return true;
-    return (
-      anchor !== undefined && target.endsWith(".md") && !anchorsIn(readFileSync(target, "utf8")).has(anchor)
-    );
-  });
-  expect(broken).toEqual([]);
-});
 
 test("docs/README.md links to every page", () => {
   const index = readPage("docs/README.md");

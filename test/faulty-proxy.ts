@@ -58,10 +58,8 @@ export async function startFaultyProxy(
     struck[fault] = (struck[fault] ?? 0) + 1;
     switch (fault) {
       case "late":
-        await sleep(LATE_MS);
-        await forward(request, client, (bytes) => client.write(bytes));
-        break;
       case "pass":
+        if (fault === "late") await sleep(LATE_MS);
         await forward(request, client, (bytes) => client.write(bytes));
         break;
       case "refuse":
@@ -75,14 +73,9 @@ export async function startFaultyProxy(
         });
         break;
       case "twice": {
-        let last = Buffer.alloc(0);
         const both = [forward(request, client), forward(request, client)];
-        await Promise.all(
-          both.map(async (one) => {
-            last = Buffer.from(await one);
-          }),
-        );
-        client.write(last);
+        const first = await Promise.race(both.map(async (one, index) => ({ index, bytes: await one })));
+        client.write((await both[1 - first.index]) ?? first.bytes);
         break;
       }
       case "echo": {

@@ -7,6 +7,7 @@ import { ROOT } from "./command.ts";
 /** Source text by path from the project's root. */
 type Files = Readonly<Record<string, string>>;
 
+const BELOW_SERVE = ["src", "src/credential", "src/storage", "src/http", "src/mcp", "src/config"];
 /** Each layer, and the layers that it may import from; "." is the data beside package.json. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   src: ["src"],
@@ -16,20 +17,8 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "src/http": ["src", "src/credential", "src/http", "web/built", "."],
   "src/mcp": ["src", "src/sdk", "src/mcp"],
   "src/config": ["src", "src/http", "src/storage", "src/config"],
-  "src/serve": [
-    "src",
-    "src/credential",
-    "src/storage",
-    "src/http",
-    "src/mcp",
-    "src/config",
-    "src/serve",
-    ".",
-  ],
-  "src/cli": [
-    ...["src", "src/credential", "src/storage", "src/http", "src/sdk", "src/mcp"],
-    ...["src/config", "src/serve", "src/cli", "."],
-  ],
+  "src/serve": [...BELOW_SERVE, "src/serve", "."],
+  "src/cli": [...BELOW_SERVE, "src/sdk", "src/serve", "src/cli", "."],
   conformance: ["conformance"],
   bench: ["bench", "test", "."],
   web: ["web", "web/model", "web/sync", "web/view", "web/people", "src", "src/sdk"],

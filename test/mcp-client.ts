@@ -1,4 +1,4 @@
-import { ROOT } from "./command.ts";
+import { collect, ROOT } from "./command.ts";
 import { until } from "./until.ts";
 
 /** The protocol versions that the tests speak, oldest first. */
@@ -97,18 +97,10 @@ export function startStdioServer(
     stdout: "pipe",
     stderr: "pipe",
   });
-  let output = "";
-  let errors = "";
-  const drained = Promise.all([
-    read(child.stdout, (text) => {
-      output += text;
-    }),
-    read(child.stderr, (text) => {
-      errors += text;
-    }),
-  ]);
+  const [output, errors] = [collect(child.stdout), collect(child.stderr)];
   const messages = (): Message[] =>
     output
+      .text()
       .split("\n")
       .slice(0, -1)
       .map((line) => {
@@ -123,15 +115,15 @@ export function startStdioServer(
     },
     end: async () => {
       await child.stdin.end();
-      await drained;
+      await Promise.all([output.done, errors.done]);
       return child.exited;
     },
     messages,
-    stderr: () => errors,
+    stderr: errors.text,
     next: async (what, matches) => {
       let found: Message | undefined;
       await until(() => {
-        if (child.exitCode !== null) throw new Error(`the server has exited: ${errors}`);
+        if (child.exitCode !== null) throw new Error(`the server has exited: ${errors.text()}`);
         found = messages().find(matches);
         return found !== undefined;
       }, what);
@@ -142,11 +134,6 @@ export function startStdioServer(
       await child.exited;
     },
   };
-}
-
-async function read(stream: ReadableStream<Uint8Array>, onText: (text: string) => void): Promise<void> {
-  const decoder = new TextDecoder();
-  for await (const chunk of stream) onText(decoder.decode(chunk, { stream: true }));
 }
 
 /** A client over standard input and output. */

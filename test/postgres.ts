@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SQL } from "bun";
-import { run } from "./command.ts";
+import { collect, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { until } from "./until.ts";
 
@@ -344,15 +344,13 @@ function spawnServer({ user, bin, folder }: Home, args: readonly string[]): Proc
     stdout: "pipe",
     stderr: "inherit",
   });
-  let output = "";
+  const output = collect(child.stdout);
   let hasEnded = false;
-  const reading = (async () => {
-    const decoder = new TextDecoder();
-    for await (const chunk of child.stdout) output += decoder.decode(chunk, { stream: true });
+  const reading = output.done.then(() => {
     hasEnded = true;
-  })();
+  });
   return {
-    output: () => output,
+    output: output.text,
     hasEnded: () => hasEnded,
     end: async (signal) => {
       child.stdin.write(`${signal}\n`);

@@ -112,11 +112,13 @@ describe("a server that shuts down", () => {
     const url = await server.url;
     server.kill("SIGTERM");
     await stopping(server);
+    const started = performance.now();
     const seen = async (path: string) => {
       const { status, headers } = await fetch(url + path);
       return [status, headers.get("connection")];
     };
-    for (let turn = 0; turn < 20; turn++) {
+    // A tenth of the delay, so that a busy machine can answer in time.
+    while (performance.now() - started < 1000) {
       expect(await seen("/readyz")).toEqual([503, "close"]);
       expect(await seen("/api/todos")).toEqual([200, "close"]);
     }

@@ -1,4 +1,4 @@
-import { ROOT, run } from "./command.ts";
+import { collect, ROOT, run } from "./command.ts";
 import { reasonAgainst } from "./tools.ts";
 import { until } from "./until.ts";
 
@@ -33,14 +33,10 @@ export function openTerminal(
     stdin: "pipe",
     stdout: "pipe",
   });
-  let all = "";
-  const reading = (async () => {
-    const decoder = new TextDecoder();
-    for await (const chunk of child.stdout) all += decoder.decode(chunk, { stream: true });
-  })();
-  const shown = () => all.replaceAll("\r\n", "\n");
+  const output = collect(child.stdout);
+  const shown = () => output.text().replaceAll("\r\n", "\n");
   return {
-    exited: Promise.all([child.exited, reading]).then(([code]) => code),
+    exited: Promise.all([child.exited, output.done]).then(([code]) => code),
     shown,
     shows: (text, times = 1) =>
       until(() => {

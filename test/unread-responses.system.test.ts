@@ -56,7 +56,6 @@ interface Resource {
 
 const resources: readonly [what: string, resource: Resource][] = [
   ["the API reference", { path: "/docs", leastBytes: 60_000 }],
-  ["the OpenAPI document", { path: "/api/openapi.json", leastBytes: 60_000 }],
   ["a list below 1 MiB", { path: "/api/todos", prepare: addTodos(1800), leastBytes: 900_000 }],
   [
     "a list below 1 MiB that changes",
