@@ -12,7 +12,7 @@ export const NOTATIONS: readonly ((key: string, value: string) => string)[] = [
   (key, value) => `{"${escaped(key)}":${value}}`,
   (key, value) => `{"${key}":${value.replace(/[\u0080-\uffff]/g, escaped)}}`,
   (key, value) => `{"${key}":${value.replaceAll("/", "\\/")}}`,
-  (key, value) => `{"${key}":${value.replace(/(?<=^")[^"\\]/, escaped)}}`,
+  (key, value) => `{"${key}":${value.replace(/(?<=^")[^"\\]/u, escaped)}}`,
 ];
 
 /** Writes each UTF-16 code unit as an escape. */

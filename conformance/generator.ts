@@ -39,14 +39,9 @@ export class Generator {
     const title = JSON.stringify(this.#titles.plain());
     const wrongTitles = examples.bodies.notStrings.map((value) => `{"title":${value}}`);
     const wrongDone = examples.bodies.notBooleans.map((value) => `{"done":${value}}`);
-    this.#badCreates = new Deck(
-      [{}, ...[...malformedBodies("title", title), ...wrongTitles].map(toBody)],
-      random,
-    );
-    this.#badUpdates = new Deck(
-      [{}, ...[...malformedBodies("done", "true"), ...wrongDone].map(toBody)],
-      random,
-    );
+    const deck = (bodies: string[]) => new Deck<Body>([{}, ...bodies.map((body) => ({ body }))], random);
+    this.#badCreates = deck([...malformedBodies("title", title), ...wrongTitles]);
+    this.#badUpdates = deck([...malformedBodies("done", "true"), ...wrongDone]);
   }
 
   /** The sequences that every run executes. The first ones are plain, so that a plain fault has a plain sequence. */
@@ -96,6 +91,7 @@ export class Generator {
       const id = idOf(todo);
       if (verb === "create") return todo;
       if (verb === "next") return get({ ...id, text: "{+1}" });
+      if (verb === "padded") return get({ ...id, text: "0{}" });
       if (verb === "delete") return remove(id);
       return verb === "get" ? get(id) : patch(id, verb === "true");
     };
@@ -312,7 +308,6 @@ const get = (id: IdText): Request => ({ method: "GET", id });
 const remove = (id: IdText): Request => ({ method: "DELETE", id });
 const patch = (id: IdText, done: boolean): Request => ({ method: "PATCH", id, body: `{"done":${done}}` });
 const one = (request: Request): Step => ({ requests: [request] });
-const toBody = (body: string): Body => ({ body });
 
 function idOf({ creates = 0 }: Request): IdText {
   return { of: creates, text: "{}" };

@@ -58,7 +58,7 @@ export async function runModel(
     try {
       await execute(walk, steps, sequences % 2 === 0, hasTime(MAX_SECONDS));
       // One to-do stays, so that the target must keep it for the rest of the run.
-      if (isComplete()) elder ??= walk.survivor;
+      if (sequences > 0) elder ??= walk.survivor;
       await walk.finish(elder);
     } catch (error) {
       if (!(error instanceof RuleViolation)) throw error;

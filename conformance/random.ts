@@ -47,13 +47,11 @@ export class Deck<T> {
   }
 
   deal(count: number): T[] {
-    return Array.from({ length: count }, () => this.#next());
-  }
-
-  #next(): T {
-    if (this.#rest.length === 0) this.#rest = this.#random.shuffle(this.#values);
-    const value = this.#rest.pop();
-    if (value === undefined) throw new Error("a deck needs values");
-    return value;
+    return Array.from({ length: count }, () => {
+      if (this.#rest.length === 0) this.#rest = this.#random.shuffle(this.#values);
+      const value = this.#rest.pop();
+      if (value === undefined) throw new Error("a deck needs values");
+      return value;
+    });
   }
 }

@@ -27,7 +27,7 @@ const admin: ProtectedRoute = {
   path: "/admin/",
   valid: ({ user }) => withAuthorization(basic(user.name, user.password), "with valid credentials"),
   unknown: withAuthorization(basic("kit-nobody", "x"), "with unknown credentials"),
-  pathVariants: "/admin //admin/ /./admin/ /%61dmin/ /x/../admin/ /ADMIN/ /Admin/".split(" "),
+  pathVariants: examples.credentials.adminPaths,
   below: ["/admin/no-such", "/admin/no/such"],
 };
 
@@ -51,8 +51,13 @@ export const cases = {
   "basicuser.request": (client: TargetClient) => expectSeparate(client, admin, WITHOUT_CREDENTIALS),
 
   async "basic.malformed.refused"(client: TargetClient) {
+    const long = `kit-nobody-4:${"x".repeat(2000)}`;
     const others = logins.filter((login) => !login.startsWith(`${client.target.user.name}:`));
-    const malformed = ["Basic", "Basic !!!", ...["no colon", ...others].map((each) => `Basic ${btoa(each)}`)];
+    const malformed = [
+      "Basic",
+      "Basic !!!",
+      ...["no colon", long, ...others].map((each) => `Basic ${btoa(each)}`),
+    ];
     const note = "with malformed credentials";
     await expectRejected(client, [
       ...malformed.map((authorization) => withAuthorization(authorization, note)),

@@ -1,5 +1,5 @@
 /** GET /api/whoami requires a known bearer token (sections 4, 5 and 7). */
-import { type BinaryToTextEncoding, createHash } from "node:crypto";
+import { createHash } from "node:crypto";
 import examples from "../examples.json" with { type: "json" };
 import { similarSecrets } from "../similar-secrets.ts";
 import type { CapturedResponse, Target, TargetClient } from "../target-client.ts";
@@ -23,10 +23,7 @@ const whoami: ProtectedRoute = {
   path: "/api/whoami",
   valid: ({ token }) => withAuthorization(`Bearer ${token}`, "with the known token"),
   unknown: withAuthorization("Bearer conformance-unknown-token", "with an unknown token"),
-  pathVariants:
-    "/api/%77hoami //api/whoami /api//whoami /x/../api/whoami /api/./whoami /api/WHOAMI /api/Whoami".split(
-      " ",
-    ),
+  pathVariants: examples.credentials.whoamiPaths,
   below: ["/api/whoami/", "/api/whoami/no-such", "/api/whoami/no/such"],
 };
 
@@ -84,7 +81,6 @@ export const cases = {
 
 /** Tokens that a careless comparison or lookup takes for the known one. */
 function similarTokens({ token, clientName = "" }: Target): Attempt[] {
-  const hash = (encoding: BinaryToTextEncoding) => createHash("sha256").update(token).digest(encoding);
   const all: [note: string, token: string][] = [
     ...similarSecrets(token),
     ...credentials.similarTokens.map((text): [string, string] => [
@@ -96,9 +92,11 @@ function similarTokens({ token, clientName = "" }: Target): Attempt[] {
     ["without its punctuation", token.replace(/[^a-z0-9]/gi, "")],
     ["reversed", [...token].reverse().join("")],
     ["percent-encoded", `%${token.charCodeAt(0).toString(16)}${token.slice(1)}`],
-    ["hashed", hash("hex")],
-    ["hashed, in Base64", hash("base64")],
-    ["hashed, in Base64 for URLs", hash("base64url")],
+    ["with a space after its first character", `${token.slice(0, 1)} ${token.slice(1)}`],
+    ...(["hex", "base64", "base64url"] as const).flatMap((encoding): [string, string][] => [
+      [`in ${encoding}`, Buffer.from(token).toString(encoding)],
+      [`hashed, in ${encoding}`, createHash("sha256").update(token).digest(encoding)],
+    ]),
     ["replaced by the client's name", /^[ -~]*$/.exec(clientName)?.[0] ?? ""],
   ];
   return all
