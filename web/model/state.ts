@@ -26,8 +26,6 @@ export class State {
   readonly #answered = new Set<string>();
   /** The number of answers when the list was requested that arrives next. */
   #answers: number | undefined;
-  /** The to-dos that unsent changes clear. Each is hidden while it is done, because someone may reopen it before. */
-  #cleared: ReadonlySet<TodoId> = new Set();
   #confirmed: readonly Todo[] = [];
   /** All to-dos with the effects of the user's changes, until something changes. */
   #shown: readonly Todo[] | undefined;
@@ -41,7 +39,9 @@ export class State {
   constructor(outbox: Changes) {
     this.#outbox = outbox;
     outbox.onAnswers((answers) => this.#confirm(answers));
-    outbox.addEventListener("change", () => this.#update());
+    outbox.addEventListener("change", () => {
+      this.#shown = undefined;
+    });
   }
 
   /** All to-dos as the service reported them, in ascending order of id. */
@@ -71,9 +71,7 @@ export class State {
 
   /** All to-dos with the effects of the user's changes. */
   get todos(): readonly Todo[] {
-    this.#shown ??= this.#overlay
-      .apply(this.#confirmed)
-      .filter(({ id, done }) => !done || !this.#cleared.has(id));
+    this.#shown ??= this.#show();
     return this.#shown;
   }
 
@@ -101,21 +99,22 @@ export class State {
       this.#answered.add(`${key}/${id}`);
       this.#overlay.confirm(id, confirmation);
     }
-    this.#update();
+    this.#shown = undefined;
   }
 
   /** Shows the effects of the changes of the outbox, in their order. */
-  #update(): void {
-    this.#shown = undefined;
+  #show(): readonly Todo[] {
     const { changes } = this.#outbox;
-    const cleared = changes.flatMap(({ kind, targets }) => (kind === "cleared" ? targets : []));
-    this.#cleared = new Set(cleared.map(({ id }) => id));
     const isPending = (key: string, { id }: Target): boolean => !this.#answered.has(`${key}/${id}`);
     this.#overlay.pending = changes
       .filter(({ kind }) => kind !== "cleared")
       .flatMap(({ key, kind, targets }) =>
         targets.filter((target) => isPending(key, target)).map((target) => toWrite(kind, target)),
       );
+    // Each is hidden while it is done, because someone may reopen it before it is sent.
+    const clearing = changes.filter(({ kind }) => kind === "cleared");
+    const cleared = new Set(clearing.flatMap(({ targets }) => targets.map(({ id }) => id)));
+    return this.#overlay.apply(this.#confirmed).filter(({ id, done }) => !done || !cleared.has(id));
   }
 
   /** The list now, for new to-dos. */
