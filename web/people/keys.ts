@@ -9,6 +9,7 @@ import {
   isDialogOpen,
   onSubmit,
   requireElement,
+  setChildren,
   showFieldError,
 } from "../view/dom.ts";
 import { errorMessage, formatTime } from "../view/messages.ts";
@@ -25,7 +26,6 @@ const submitButton = requireElement("#new-key > button", HTMLButtonElement);
 const nameInput = requireElement("#name", HTMLInputElement);
 const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
-const otherDuration = requireElement("#other-duration", HTMLElement);
 const scopeInput = requireElement("#scope", HTMLSelectElement);
 const invite = requireElement("#invite", HTMLDialogElement);
 const inviteHeading = requireElement("#invite-heading", HTMLElement);
@@ -40,11 +40,10 @@ let loads = 0;
 let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
 /** Whether the service is private, so that browsers sign in with links. `undefined` until it is known. */
 let isPrivate: boolean | undefined;
-/** The key whose token the dialog shows. The service cannot show it again. */
-let shown: MintedApiKey | undefined;
-let isCopied = false;
-/** A request whose response will contain a token. Until then, nothing else on the page can be used. */
-let isMinting = false;
+/** The key whose token the dialog shows. */
+let shownId: string | undefined;
+/** A token that is on its way, or that nobody has copied. The service cannot show it again. */
+let isUnsaved = false;
 
 /** Reads the keys and shows them. Ignores the response if a later call has started, because that one knows more. */
 async function load(): Promise<void> {
@@ -100,13 +99,9 @@ function showKeys(keys: readonly ApiKey[]): void {
       return [content, before.get(content) ?? createRow(key, isRotated)];
     }),
   );
-  for (const [content, row] of before) if (!rows.has(content)) row.remove();
-  // A row that stays is not moved, because that would end a selection in it.
-  [...rows.values()].forEach((row, index) => {
-    if (tableBody.rows[index] !== row) tableBody.insertBefore(row, tableBody.rows[index] ?? null);
-  });
+  setChildren(tableBody, [...rows.values()]);
   if (focused?.button.isConnected === false) focusButton(focused);
-  if (shown !== undefined && !keys.some((key) => key.id === shown?.id && !isExpired(key))) invite.close();
+  if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
 }
 
 interface FocusedButton {
@@ -187,14 +182,9 @@ function createTime(text: string): HTMLTimeElement {
   return createElement("time", { dateTime: text, title: text }, formatTime(new Date(text)));
 }
 
-function showOtherDuration(): void {
-  otherDuration.hidden = presetInput.value !== "other";
-}
-
 presetInput.addEventListener("change", () => {
-  showOtherDuration();
   showFieldError(expiresInput);
-  if (!otherDuration.hidden) expiresInput.focus();
+  if (presetInput.value === "other") expiresInput.focus();
 });
 
 function readExpires(): string | undefined {
@@ -218,8 +208,9 @@ async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<Min
   }
 }
 
+/** Until there is an answer, nothing else on the page can be used. */
 function setMinting(is: boolean): void {
-  isMinting = is;
+  isUnsaved = is;
   for (const section of document.querySelectorAll("section")) section.inert = is;
 }
 
@@ -235,7 +226,6 @@ onSubmit(form, async () => {
     const creating = api.create(nameInput.value, { scope, ...(expires !== undefined && { expires }) });
     const minted = await mint(creating, advice);
     form.reset();
-    showOtherDuration();
     showFieldErrors([nameInput, expiresInput], []);
     submitButton.focus();
     openInvite(minted, minted.token);
@@ -247,51 +237,40 @@ onSubmit(form, async () => {
 });
 
 function rotate(key: ApiKey): void {
-  confirm(
-    key,
-    {
-      heading: "Rotate this key?",
-      text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
-      field: { name: "overlap", label: "The old token works for", value: "24h" },
-      button: { textContent: "Rotate", className: "primary" },
-    },
-    (overlap) => {
-      const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
-      return mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice);
-    },
-  );
+  const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
+  confirm(key, {
+    heading: "Rotate this key?",
+    text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
+    field: { name: "overlap", label: "The old token works for", value: "24h" },
+    button: { textContent: "Rotate", className: "primary" },
+    run: (overlap) => mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice),
+  });
 }
 
 function rename(key: ApiKey): void {
   const value = key.deviceOf === undefined ? key.name : deviceLabel(key.deviceOf, key.name);
-  confirm(
-    key,
-    {
-      heading: "Rename this key",
-      text: "keeps its token.",
-      field: { name: "name", label: "New name", value },
-      button: { textContent: "Save", className: "primary" },
-    },
-    async (name) => {
+  confirm(key, {
+    heading: "Rename this key",
+    text: "keeps its token.",
+    field: { name: "name", label: "New name", value },
+    button: { textContent: "Save", className: "primary" },
+    run: async (name) => {
       await api.rename(key.id, name);
       announce(`Renamed: ${name}`);
     },
-  );
+  });
 }
 
 function revoke(key: ApiKey): void {
-  confirm(
-    key,
-    {
-      heading: "Revoke this key?",
-      text: "stops working immediately. This can't be undone.",
-      button: { textContent: "Revoke", className: "danger" },
-    },
-    async () => {
+  confirm(key, {
+    heading: "Revoke this key?",
+    text: "stops working immediately. This can't be undone.",
+    button: { textContent: "Revoke", className: "danger" },
+    run: async () => {
       await api.revoke(key.id);
       announce(`Revoked: ${key.name}`);
     },
-  );
+  });
 }
 
 /** Deletes an expired key without confirmation, because the service rejects it already. */
@@ -299,12 +278,10 @@ async function remove({ id, name }: ApiKey): Promise<void> {
   try {
     await api.revoke(id);
     announce(`Removed: ${name}`);
-    await load();
-    keysHeading.focus();
   } catch (error) {
     showToast(errorMessage(error));
-    await load();
   }
+  await load();
 }
 
 interface Confirmation {
@@ -313,17 +290,15 @@ interface Confirmation {
   readonly text: string;
   readonly field?: { readonly name: string; readonly label: string; readonly value: string };
   readonly button: { readonly textContent: string; readonly className: string };
+  /** Gets the value of the field. A token that it resolves to is shown. */
+  readonly run: (value: string) => Promise<MintedApiKey | undefined>;
 }
 
 /**
  * Runs an action after confirmation, with the value of the dialog's field. Shows a validation error at the field and any other
  * error as a toast. An action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
  */
-function confirm(
-  { name }: ApiKey,
-  { heading, text, field, button }: Confirmation,
-  run: (value: string) => Promise<MintedApiKey | undefined>,
-): void {
+function confirm({ name }: ApiKey, { heading, text, field, button, run }: Confirmation): void {
   document.querySelector("#confirm")?.remove();
   main.append(requireElement("#confirmation", HTMLTemplateElement).content.cloneNode(true));
   const dialog = requireElement("#confirm", HTMLDialogElement);
@@ -378,16 +353,14 @@ function openInvite(key: ApiKey, token?: string): void {
     inviteContent.append(createElement("p", {}, advice), link);
     showLink(key, link);
   }
-  shown = token === undefined ? undefined : { ...key, token };
-  isCopied = false;
+  shownId = token === undefined ? undefined : key.id;
+  isUnsaved = token !== undefined;
   if (token !== undefined) {
     const advice = "A program uses this token. The service cannot show it again.";
-    inviteContent.append(
-      createElement("p", {}, advice),
-      createCopyable(token, () => {
-        isCopied = true;
-      }),
-    );
+    const copyable = createCopyable(token, () => {
+      isUnsaved = false;
+    });
+    inviteContent.append(createElement("p", {}, advice), copyable);
   }
   // Escape would lose the token. Not every browser has `closedby`. With `oncancel` alone, Chromium closes at the second Escape.
   invite.setAttribute("closedby", token === undefined ? "any" : "none");
@@ -408,13 +381,13 @@ async function showLink({ id }: ApiKey, target: HTMLElement): Promise<void> {
 requireElement("#invite-done", HTMLButtonElement).onclick = () => invite.close();
 invite.onclose = () => {
   inviteContent.replaceChildren();
-  shown = undefined;
+  shownId = undefined;
+  isUnsaved = false;
   if (!isDialogOpen() && document.activeElement === document.body) keysHeading.focus();
 };
 
-// A token that nobody has copied would be lost.
 addEventListener("beforeunload", (event) => {
-  if (isMinting || (shown !== undefined && !isCopied)) event.preventDefault();
+  if (isUnsaved) event.preventDefault();
 });
 
 const NAME_IN_USE: FieldError = {
@@ -446,5 +419,4 @@ function showFieldErrors(inputs: readonly HTMLInputElement[], errors: readonly F
 for (const input of [nameInput, expiresInput]) input.addEventListener("input", () => showFieldError(input));
 
 requireElement(".no-script", HTMLElement).remove();
-showOtherDuration();
 poll();

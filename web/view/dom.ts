@@ -1,6 +1,10 @@
 /** Returns the first element that matches a selector. Throws if it is missing or has another type. */
-export function requireElement<T extends Element>(selector: string, type: new () => T): T {
-  const element = document.querySelector(selector);
+export function requireElement<T extends Element>(
+  selector: string,
+  type: new () => T,
+  root: ParentNode = document,
+): T {
+  const element = root.querySelector(selector);
   if (!(element instanceof type)) throw new Error(`the page has no ${type.name} ${selector}`);
   return element;
 }

@@ -38,6 +38,7 @@ export class ListView {
   readonly #searchField = requireElement("#search-field", HTMLElement);
   readonly #searchInput = requireElement("#search", HTMLInputElement);
   readonly #clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
+  readonly #menu = requireElement("#menu", HTMLElement);
   readonly #orderButton = requireElement("#oldest-first", HTMLButtonElement);
   readonly #state: State;
   readonly #choice: UserChoice;
@@ -162,7 +163,7 @@ export class ListView {
     const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
     const isSome = isSearching(this.#choice);
     const offer = (selector: string, isOffered: boolean, label: string): void => {
-      const button = requireElement(selector, HTMLButtonElement);
+      const button = requireElement(selector, HTMLButtonElement, this.#menu);
       button.hidden = !isOffered;
       button.textContent = label;
     };

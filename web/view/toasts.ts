@@ -5,13 +5,15 @@ const TIMED_MS = 6000;
 /** The most messages to dismiss that stay at the same time. */
 const MAX_TOASTS = 3;
 
-const findStack = (): HTMLElement => requireElement("#toasts", HTMLElement);
+// Found once, because the page may remove its content before the last message.
+const stack = requireElement("#toasts", HTMLElement);
+const announcement = requireElement("#announcement", HTMLElement);
 
 type Buttons = Readonly<Record<string, () => void>>;
 
 /** Announces a message to screen readers only. */
 export function announce(...message: Content): void {
-  requireElement("#announcement", HTMLElement).textContent = message
+  announcement.textContent = message
     .map((part) => (typeof part === "string" ? part : part.textContent))
     .join("");
 }
@@ -34,7 +36,6 @@ function show(message: Content, buttons: Buttons, properties: Partial<HTMLElemen
     const isDismiss = label === "Dismiss";
     toast.append(isDismiss ? createButton("", run, { ariaLabel: label }) : createButton(label, run));
   }
-  const stack = findStack();
   const replaced = [...stack.children].find(({ id }) => id !== "" && id === toast.id);
   if (replaced === undefined) stack.prepend(toast);
   else replaced.replaceWith(toast);
@@ -43,7 +44,7 @@ function show(message: Content, buttons: Buttons, properties: Partial<HTMLElemen
 
 /** Shows a message until the user dismisses it. */
 export function showToast(...message: Content): void {
-  const toasts = findStack().querySelectorAll(".toast[role=alert]:has([aria-label=Dismiss])");
+  const toasts = stack.querySelectorAll(".toast[role=alert]:has([aria-label=Dismiss])");
   for (const old of [...toasts].slice(MAX_TOASTS - 1)) old.remove();
   ask(message, { Dismiss: () => {} });
 }
@@ -73,7 +74,7 @@ export interface TimedOptions {
  */
 export function showTimed(id: string, { message, actions, onEnd = () => {} }: TimedOptions): () => void {
   // The pointer may be on the message that this one replaces.
-  findStack().querySelector(`#${id}`)?.dispatchEvent(new Event("pointerleave"));
+  stack.querySelector(`#${id}`)?.dispatchEvent(new Event("pointerleave"));
   let timer: ReturnType<typeof setTimeout>;
   const hide = (): void => {
     toast.remove();
