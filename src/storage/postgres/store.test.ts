@@ -14,6 +14,7 @@ import {
   storeContract,
   take,
 } from "../../../test/store-contract.ts";
+import { until } from "../../../test/until.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
@@ -316,16 +317,16 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   test("a store listens for notifications only while it has subscribers", async () => {
     const stores = await openTwo();
     const listens = (times: number) => comesTo(stores.url, LISTENING, times);
-    expect(await listens(0)).toBe(true);
+    await listens(0);
     const ended = new AbortController();
     const events = eachEvent(stores.other, await stores.other.position(), ended.signal);
     const next = events.next();
-    expect(await listens(1)).toBe(true);
+    await listens(1);
     await stores.one.insert("x");
     expect((await next).value?.type).toBe("created");
     ended.abort();
     expect((await events.next()).done).toBe(true);
-    expect(await listens(0)).toBe(true);
+    await listens(0);
   });
 
   test("a subscriber receives its first event by notification if a poll runs during its first read", async () => {
@@ -358,14 +359,14 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const first = events.next();
     await store.insert("x");
     expect((await first).value?.id).toBe(1n);
-    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    await comesTo(url, LISTENING, 1);
     const next = events.next();
     proxy.flow("drop", "drop");
     expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
-    expect(await comesTo(url, CONNECTIONS, 0)).toBe(true);
+    await comesTo(url, CONNECTIONS, 0);
     proxy.flow("pass", "pass");
     while ((await failureOf(() => store.insert("x"))) !== undefined) await Bun.sleep(50);
-    expect(await comesTo(url, LISTENING, 1)).toBe(true);
+    await comesTo(url, LISTENING, 1);
     expect((await next).value?.id).toBe(2n);
   });
 
@@ -376,7 +377,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await holding.begin(async (sql) => {
       await sql.unsafe("SELECT FROM todo_service.store FOR UPDATE");
       expect(await failureOf(() => store.insert("x"))).toBe("store_unavailable");
-      expect(await comesTo(url, `${CONNECTIONS} AND state = 'active'`, 0)).toBe(true);
+      await comesTo(url, `${CONNECTIONS} AND state = 'active'`, 0);
     });
     await holding.close();
     expect((await store.position()).sequence).toBe(0);
@@ -475,7 +476,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const subscriber = eachEvent(stores.other, before);
     const next = subscriber.next();
     // A query that begins before the restore and reads after it finds no row, and the subscription would fail.
-    expect(await comesTo(stores.url, LISTENING, 1)).toBe(true);
+    await comesTo(stores.url, LISTENING, 1);
     // Like pg_restore with an older dump.
     await executeSql(
       stores.url,
@@ -522,7 +523,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     await Promise.allSettled([reading]);
     expect(await failureOf(() => store.get(1n))).toBe("store_unavailable");
     expect(await failureOf(() => store.insert("y"))).toBe("store_unavailable");
-    expect(await comesTo(url, CONNECTIONS, 0)).toBe(true);
+    await comesTo(url, CONNECTIONS, 0);
   });
 
   describe("openPostgres reports the reason for", () => {
@@ -750,15 +751,9 @@ async function numberOf(url: string, query: string): Promise<number> {
   return Number(value);
 }
 
-/** Returns whether the result of a query reaches a number within 10 seconds. */
-async function comesTo(url: string, query: string, wanted: number): Promise<boolean> {
-  const deadline = performance.now() + 60_000;
-  for (;;) {
-    const found = await numberOf(url, query);
-    if (found === wanted || performance.now() > deadline) return found === wanted;
-    await Bun.sleep(50);
-  }
-}
+/** Waits until the result of a query is a number. */
+const comesTo = (url: string, query: string, wanted: number): Promise<void> =>
+  until(async () => (await numberOf(url, query)) === wanted, `${query} is ${wanted}`);
 
 const todos = async (store: TodoStore, query: ListQuery = {}): Promise<Todo[]> =>
   (await read(await store.list(query))).todos;
