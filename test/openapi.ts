@@ -17,12 +17,7 @@ interface Answer {
 
 type Answers = Record<string, Reference | Answer>;
 
-interface PathItem {
-  get?: { responses: Answers };
-  post?: { responses: Answers };
-  patch?: { responses: Answers };
-  delete?: { responses: Answers };
-}
+type PathItem = Partial<Record<"get" | "post" | "patch" | "delete", { responses: Answers }>>;
 
 interface Contract {
   paths: Record<string, PathItem>;
@@ -42,17 +37,13 @@ const contract: Contract = document;
  */
 export async function validateResponse(method: string, path: string, response: Response): Promise<void> {
   const route = path.replace(/\?.*$/s, "");
-  const text = isEndless(method, response) ? "" : await response.clone().text();
+  const isEndless = method !== "HEAD" && response.headers.get("content-type") === "text/event-stream";
+  const text = isEndless ? "" : await response.clone().text();
   const found = [...faults(method, route, response, text)];
   if (found.length > 0) {
     const body = JSON.stringify(text.slice(0, 500));
     throw new Error(`${method} ${path} answered ${response.status}: ${found.join("; ")}. Body: ${body}`);
   }
-}
-
-/** Returns whether the body may be endless, so that it cannot be read to its end. */
-function isEndless(method: string, { headers }: Response): boolean {
-  return method !== "HEAD" && headers.get("content-type") === "text/event-stream";
 }
 
 function* faults(method: string, route: string, response: Response, text: string): Generator<string> {
@@ -80,16 +71,13 @@ function answersTo(method: string, route: string, preflight: boolean): Answers {
     return { ...beyond.anyRequest, ...beyond.preflight };
   }
   const item = itemAt(route);
-  const operation = Object.entries(item ?? {}).find(([verb]) => verb === verbOf(method));
+  const wanted = method === "HEAD" ? "get" : method.toLowerCase();
+  const operation = Object.entries(item ?? {}).find(([verb]) => verb === wanted);
   if (operation !== undefined) {
     return operation[1].responses;
   }
   const known = method === "OPTIONS" ? beyond.options : beyond.unlistedMethod;
   return { ...beyond.anyRequest, ...guardAt(route), ...(item === undefined ? beyond.unknownPath : known) };
-}
-
-function verbOf(method: string): string {
-  return method === "HEAD" ? "get" : method.toLowerCase();
 }
 
 function itemAt(route: string): PathItem | undefined {
@@ -164,7 +152,8 @@ function* bodyFaults(
     if (type !== null) yield `there is no body, but Content-Type is ${type}`;
     return;
   }
-  const found = Object.entries(content).find(([name]) => type !== null && sameType(name, type));
+  const plain = (name: string) => name.toLowerCase().replaceAll(" ", "");
+  const found = Object.entries(content).find(([name]) => type !== null && plain(name) === plain(type));
   if (found === undefined) {
     yield `Content-Type is ${type} where ${types.join(" or ")} is documented`;
     return;
@@ -177,11 +166,6 @@ function* bodyFaults(
   if (media.schema === undefined) return;
   const fault = name.endsWith("json") ? jsonMismatch(media.schema, text) : mismatch(media.schema, text);
   if (fault !== undefined) yield `the body is not as documented: ${fault}`;
-}
-
-function sameType(one: string, other: string): boolean {
-  const plain = (type: string) => type.toLowerCase().replaceAll(" ", "");
-  return plain(one) === plain(other);
 }
 
 function jsonMismatch(schema: object, text: string): string | undefined {

@@ -88,6 +88,22 @@ test("the limits in the reference match the limits of the program", () => {
   expect(page).toContain(`idempotency keys of the last ${RETENTION_MS / 3_600_000} hours`);
 });
 
+test("the generated reference does not depend on the terminal or the environment variables", async () => {
+  for (const COLUMNS of ["40", "200"]) {
+    const variables = { COLUMNS, FORCE_COLOR: "1", TODO_PORT: "1", LANG: "de_DE.UTF-8" };
+    await using check = run(["bin/bun", "docs/build.ts", "--check"], variables);
+    expect([await check.exited, check.stderr()]).toEqual([0, ""]);
+  }
+});
+
+test("the reference of the configuration has a row for every setting", () => {
+  const page = read("configuration.md");
+  for (const setting of SERVE_SETTINGS) {
+    const { flag = getVariables(setting)[0] } = setting;
+    expect(page).toContain(`\`${flag}\``);
+  }
+});
+
 test("the reference lists each variable only with a setting that exists", () => {
   const known = new Set<string>(SERVE_SETTINGS.flatMap(getVariables));
   for (const page of ["http-api.md", "errors.md", "events.md", "stores.md", "metrics-and-logs.md"])

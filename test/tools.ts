@@ -8,7 +8,6 @@ const TOOLS = {
   curl: "7.88.1",
   dpkg: "1.21.22",
   "firefox-esr": "153",
-  fish: "3.6.0",
   git: "2.39.5",
   go: "1.19.8",
   h2load: "1.52.0 (nghttp2)",
@@ -29,7 +28,6 @@ const TOOLS = {
   "systemd-analyze": "252",
   "systemd-nspawn": "252",
   testssl: "3.0.8",
-  zsh: "5.9",
 } as const;
 
 export type Tool = keyof typeof TOOLS;
