@@ -121,6 +121,10 @@ const COMMANDS: Readonly<Record<string, (path: string) => unknown>> = {
     const damaged = (await check(path)).filter(({ isSound }) => !isSound);
     if (damaged.length > 0) throw new Error(damaged.map(({ detail }) => detail).join("; "));
   },
+  "restore from it": async (path) => {
+    const restored = newPath();
+    await restore(restored, path, { signal }).finally(() => expect(globSync(`${restored}*`)).toEqual([]));
+  },
 };
 
 async function* lines(): AsyncGenerator<Uint8Array> {
@@ -154,8 +158,12 @@ interface Injury {
   readonly noticedBy?: readonly string[];
 }
 
-const READERS = ["serve", "keys", "doctor", "backup", "export", "import", "check"];
-const ANY_FORMAT = ["serve", "keys", "doctor", "backup", "export", "import", "migrate"];
+const EMPTY_NOTICED_BY = ["doctor", "backup", "export", "migrate", "check", "restore from it"];
+const USERS = ["serve", "keys", "doctor", "backup", "export", "import", "check"];
+const READERS = [...USERS, "restore from it"];
+/** All commands that use the store at its path. */
+const IN_PLACE = [...USERS, "migrate"];
+const ANY_FORMAT = [...IN_PLACE.filter((name) => name !== "check"), "restore from it"];
 
 const rows = (said: string, noticedBy: readonly string[], changes: Readonly<Record<string, string>>) =>
   Object.entries(changes).map(
@@ -247,6 +255,13 @@ const INJURIES: readonly Injury[] = [
     said: "it is the database of another program: name another file",
   },
   {
+    what: "the database of another program with the same user_version",
+    store: missing,
+    injure: (path) =>
+      new Database(path, { create: true }).run("CREATE TABLE todos (x); PRAGMA user_version = 3"),
+    said: "it is the database of another program: name another file",
+  },
+  {
     what: "an old copy of the database",
     store: behind,
     injure: () => {},
@@ -272,40 +287,42 @@ const INJURIES: readonly Injury[] = [
     store: killed,
     injure: bytes((found) => found.fill(1, found.length - 100), "-wal"),
     said: "its last change is missing",
-    noticedBy: READERS,
+    noticedBy: USERS,
   },
   {
     what: "half of the WAL",
     store: killed,
     injure: (path) => truncateSync(`${path}-wal`, statSync(`${path}-wal`).size / 2),
     said: "missing",
-    noticedBy: READERS,
+    noticedBy: USERS,
   },
   {
     what: "no database beside its mark",
     store: stopped,
     injure: (path) => rmSync(path),
     said: "it is missing or empty, but there is ",
+    noticedBy: IN_PLACE,
   },
   {
     what: "an empty database beside its mark",
     store: stopped,
     injure: (path) => truncateSync(path),
     said: "to start with an empty list",
+    noticedBy: IN_PLACE,
   },
   {
     what: "an empty file",
     store: missing,
     injure: (path) => writeFileSync(path, ""),
     said: "it is empty: check the path of the store, or restore a backup with todo restore",
-    noticedBy: ["doctor", "backup", "export", "migrate", "check"],
+    noticedBy: EMPTY_NOTICED_BY,
   },
   {
     what: "a database of SQLite without tables",
     store: missing,
     injure: (path) => new Database(path, { create: true }).run("VACUUM"),
     said: "it is empty: check the path of the store, or restore a backup with todo restore",
-    noticedBy: ["doctor", "backup", "export", "migrate", "check"],
+    noticedBy: EMPTY_NOTICED_BY,
   },
   {
     what: "no database beside its WAL",
@@ -315,12 +332,14 @@ const INJURIES: readonly Injury[] = [
       rmSync(`${path}-mark`);
     },
     said: "-wal: put the right files back, restore a backup with todo restore, or move ",
+    noticedBy: IN_PLACE,
   },
   {
     what: "no database beside a rescue file",
     store: missing,
     injure: (path) => writeFileSync(`${path}.rescue-20260102T000000000Z.ndjson`, ""),
     said: "which has what a server held at 2026-01-02 00:00 UTC, restore a backup with todo restore, or move ",
+    noticedBy: IN_PLACE,
   },
   {
     what: "a lock with other contents",

@@ -9,7 +9,6 @@ import {
   readFileSync,
   statSync,
   symlinkSync,
-  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -262,22 +261,6 @@ const FOREIGN_OBJECTS = `
   CREATE TRIGGER other_trigger AFTER INSERT ON todos BEGIN DELETE FROM todos; END;
   ANALYZE`;
 
-const cutOff = async (path: string): Promise<void> => {
-  copyFileSync(await makeBackup(), path);
-  truncateSync(path, 3 * 4096);
-};
-
-const withHole = async (path: string): Promise<void> => {
-  const bytes = readFileSync(await makeBackup());
-  writeFileSync(path, bytes.fill(0, 4096, 2 * 4096));
-};
-
-/** Changes a valid backup into one that the program cannot write. */
-const edited = (sql: string) => async (path: string) => {
-  copyFileSync(await makeBackup(), path);
-  foreign(sql)(path);
-};
-
 describe("restore", () => {
   test("accepts the file of a stopped server", async () => {
     const path = newPath();
@@ -333,42 +316,15 @@ describe("restore", () => {
     await restored.close();
   });
 
-  test.each<[what: string, damage: (path: string) => unknown, message: string]>([
-    ["that is truncated", cutOff, "malformed"],
-    ["with a page of zeros", withHole, "it is damaged"],
-    ["of text", (path) => writeFileSync(path, "not a database, ".repeat(1000)), "file is not a database"],
-    [
-      "that is empty",
-      (path) => writeFileSync(path, ""),
-      "it is empty: check the path of the store, or restore a backup with todo restore",
-    ],
-    ["of another program", foreign("CREATE TABLE todos (x)"), "it is the database of another program"],
-    [
-      "of another program with the same user_version",
-      foreign("CREATE TABLE events (x); PRAGMA user_version = 1"),
-      "it is the database of another program",
-    ],
-    ["of another format", edited("PRAGMA user_version = 99"), "written by another version of this program"],
-    [
-      "with a view",
-      edited("CREATE VIEW v AS SELECT * FROM todos"),
-      'it has the view "v" of another program: remove it',
-    ],
-    [
-      "with a trigger",
-      edited("CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"),
-      'it has the trigger "t" of another program: remove it',
-    ],
-    ["without counters", edited("DELETE FROM store"), "its counters are damaged"],
-    ["with another id", edited("UPDATE todos SET id = 0 WHERE id = 3"), "the to-do 0 is damaged"],
-  ])("rejects a file %s and leaves no files", async (_what, damage, message) => {
-    const [file, path] = [newPath(), newPath()];
-    await damage(file);
+  test.each([
+    ['the view "v"', "CREATE VIEW v AS SELECT * FROM todos"],
+    ['the trigger "t"', "CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"],
+  ])("rejects a file with %s, and leaves no files", async (what, sql) => {
+    const [file, path] = [await makeBackup(), newPath()];
+    foreign(sql)(file);
     const before = readFileSync(file);
     const said = await refusal(restore(path, file, { signal }));
-    expect(said).toStartWith(`${file}: `);
-    expect(said).toContain(message);
-    expect(said).not.toContain("\n");
+    expect(said).toStartWith(`${file}: it has ${what} of another program: remove it`);
     expect([left(path), left(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
   });
 
