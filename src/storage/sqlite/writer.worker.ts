@@ -25,6 +25,7 @@ import {
   type StoredCounters,
   toChecksum,
   todoInserter,
+  updateTodo,
 } from "./rows.ts";
 
 /** The changes of a batch of writes. */
@@ -298,8 +299,8 @@ class Writer {
         continue;
       }
       const event = decodeEvent(line, end);
-      sum -= deleteTodo(database, event.id);
-      if (event.type === "updated") sum += insertTodo(event.id, todoText(event.json));
+      if (event.type === "deleted") sum += deleteTodo(database, event.id);
+      else sum += updateTodo(database, event.id, todoText(event.json));
     }
     return { last_id, sum };
   }
