@@ -2,6 +2,7 @@ import type { Config } from "../config/config.ts";
 import { readText } from "../config/text-file.ts";
 import { asUsageError, CommandError, toUsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
+import { LINE_BREAK } from "../line-break.ts";
 import {
   InvalidFileError,
   type OnProgress,
@@ -13,9 +14,6 @@ import { NdjsonReader } from "../storage/ndjson-reader.ts";
 import { openStoreAdmin } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import { encodeTodo, MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
-
-/** As in text that is pasted on the page. */
-const LINE_BREAK = /\r\n|[\n\v\f\r\x85\u2028\u2029]/;
 
 type Seed = Pick<Todo, "title" | "done">;
 

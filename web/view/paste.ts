@@ -1,8 +1,7 @@
+import { LINE_BREAK } from "../../src/line-break.ts";
+
 /** In characters (code points), as the service counts them. */
 export const MAX_TITLE_LENGTH = 120;
-
-/** What ends a line for Unicode, and for editors that keep such characters. */
-const LINE_BREAK = /\r\n|[\n\v\f\r\x85\u2028\u2029]/;
 
 /** A title without such a character would be an empty row. */
 const VISIBLE = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
