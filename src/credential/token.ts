@@ -44,21 +44,8 @@ export function randomBase62(length: number): string {
   return text;
 }
 
-/** The CRC-32 of each byte. Loading node:zlib for its crc32 would take 4 MB. */
-const CRC_OF_BYTE = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte;
-  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
-  return crc;
-});
-
-function crc32(text: string): number {
-  let crc = -1;
-  for (const byte of Buffer.from(text)) crc = (crc >>> 8) ^ (CRC_OF_BYTE[(crc ^ byte) & 0xff] ?? 0);
-  return ~crc >>> 0;
-}
-
 function checksum(body: string): string {
-  let rest = crc32(body);
+  let rest = Bun.hash.crc32(body);
   let text = "";
   while (text.length < CHECKSUM_CHARACTERS) {
     text = BASE62.charAt(rest % 62) + text;
