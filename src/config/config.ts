@@ -24,22 +24,8 @@ export type Config = { readonly [Group in keyof typeof SETTINGS]: Values<(typeof
 /** Reads and checks all settings of `todo serve`. Throws a UsageError for the first invalid one. */
 export function readConfig(flags: Flags, env: Environment): Config {
   assertKnownVariables(env);
-  const read = <Group extends SettingGroup>(group: Group) => readSettings(group, flags, env);
-  const config = {
-    address: read(SETTINGS.address),
-    store: read(SETTINGS.store),
-    backups: read(SETTINGS.backups),
-    limits: read(SETTINGS.limits),
-    shutdown: read(SETTINGS.shutdown),
-    credentials: read(SETTINGS.credentials),
-    access: read(SETTINGS.access),
-    tls: readTls(flags, env),
-    network: read(SETTINGS.network),
-    metrics: read(SETTINGS.metrics),
-    assistants: read(SETTINGS.assistants),
-    log: read(SETTINGS.log),
-    simulation: read(SETTINGS.simulation),
-  };
+  const config = readGroups(SETTINGS, flags, env);
+  assertTlsPair(flags, env);
   const { adminUser, adminPassword } = SETTINGS.credentials;
   assertHasPartner(adminUser, adminPassword, "a password", flags, env);
   assertHasPartner(adminPassword, adminUser, "a user", flags, env);
@@ -52,10 +38,22 @@ export function readConfig(flags: Flags, env: Environment): Config {
 
 /** Returns the paths of the certificate and its key: both or none. Throws a UsageError as `readConfig` does. */
 export function readTls(flags: Flags, env: Environment): Config["tls"] {
+  assertTlsPair(flags, env);
+  return readSettings(SETTINGS.tls, flags, env);
+}
+
+function assertTlsPair(flags: Flags, env: Environment): void {
   const { cert, key } = SETTINGS.tls;
   assertHasPartner(cert, key, "a key", flags, env);
   assertHasPartner(key, cert, "a certificate", flags, env);
-  return readSettings(SETTINGS.tls, flags, env);
+}
+
+// As for readSettings, only the signature has the mapped type.
+function readGroups(groups: typeof SETTINGS, flags: Flags, env: Environment): Config;
+function readGroups(groups: Readonly<Record<string, SettingGroup>>, flags: Flags, env: Environment): object {
+  return Object.fromEntries(
+    Object.entries(groups).map(([name, group]) => [name, readSettings(group, flags, env)]),
+  );
 }
 
 /** Returns the URL of the store. Throws a UsageError as `readConfig` does. */

@@ -47,25 +47,35 @@ export type Values<Group extends SettingGroup> = {
     : ReturnType<Group[Name]["parse"]> | undefined;
 };
 
+/** Returns a setting without a default. */
+const optional = <Value>(flag: string, parse: Setting<Value>["parse"], description: string) => ({
+  flag,
+  parse,
+  description,
+});
+
+/** Returns a setting with a default. */
+const withDefault = <Value>(
+  flag: string,
+  parse: Setting<Value>["parse"],
+  description: string,
+  text: string,
+) => ({ ...optional(flag, parse, description), default: text });
+
 /** Returns a setting that is on or off, and off by default. */
-const onOff = (flag: string, description: string) =>
-  ({ flag, default: "off", parse: onOrOff, description }) as const;
+const onOff = (flag: string, description: string) => withDefault(flag, onOrOff, description, "off");
 
 /** Returns a setting that names a file or a folder. */
-const path = (flag: string, description: string) => ({ flag, parse: sourced(anyText), description });
+const path = (flag: string, description: string) => optional(flag, sourced(anyText), description);
 
 const DEFAULT_HOST = "127.0.0.1";
 const DEFAULT_PORT = "3000";
+const DEFAULT_URL = `http://${DEFAULT_HOST}:${DEFAULT_PORT}`;
 
 /** All settings of `todo serve`, some of them shared with other commands. A flag overrides its variable. */
 export const SETTINGS = {
   address: {
-    host: {
-      flag: "--host <host>",
-      default: DEFAULT_HOST,
-      parse: hostName,
-      description: "address to listen on",
-    },
+    host: withDefault("--host <host>", hostName, "address to listen on", DEFAULT_HOST),
     port: {
       flag: "--port <port>",
       variables: ["TODO_PORT", "PORT"],
@@ -80,11 +90,11 @@ export const SETTINGS = {
       default: "memory:",
       parse: sourced(anyText),
       description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
-      file: {
-        flag: "--store-file <file>",
-        parse: fileText,
-        description: "file with the store's URL, for URLs that contain a password",
-      },
+      file: optional(
+        "--store-file <file>",
+        fileText,
+        "file with the store's URL, for URLs that contain a password",
+      ),
     },
     seed: path(
       "--seed <file>",
@@ -114,12 +124,7 @@ export const SETTINGS = {
       "--backup-dir <folder>",
       "existing folder for scheduled backups of a SQLite store, which are off without it",
     ),
-    every: {
-      flag: "--backup-every <duration>",
-      default: "24h",
-      parse: interval,
-      description: "time between two scheduled backups",
-    },
+    every: withDefault("--backup-every <duration>", interval, "time between two scheduled backups", "24h"),
     keep: {
       flag: "--backup-keep <n>",
       default: "7",
@@ -161,20 +166,12 @@ export const SETTINGS = {
       "--clients-file <file>",
       "file of bearer tokens, one line name:SHA256-HEX-OF-TOKEN each",
     ),
-    adminUser: {
-      flag: "--admin-user <name>",
-      parse: userName,
-      description: "name of a single user of /admin/",
-    },
+    adminUser: optional("--admin-user <name>", userName, "name of a single user of /admin/"),
     adminPassword: {
       variables: ["TODO_ADMIN_PASSWORD"],
       parse: anyText,
       description: "password of the admin user",
-      file: {
-        flag: "--admin-password-file <file>",
-        parse: fileText,
-        description: "file with the password of the admin user",
-      },
+      file: optional("--admin-password-file <file>", fileText, "file with the password of the admin user"),
     },
     usersFile: path(
       "--users-file <file>",
@@ -187,12 +184,7 @@ export const SETTINGS = {
   },
   access: {
     privateMode: onOff("--private", "require credentials for all data; pages and health checks stay open"),
-    realm: {
-      flag: "--realm <text>",
-      default: DEFAULT_ACCESS.realm,
-      parse: validateRealm,
-      description: "realm of /admin/",
-    },
+    realm: withDefault("--realm <text>", validateRealm, "realm of /admin/", DEFAULT_ACCESS.realm),
     basicFailures: {
       flag: "--basic-failures <n>",
       default: String(DEFAULT_ACCESS.basicFailures),
@@ -235,23 +227,18 @@ export const SETTINGS = {
       parse: sourced(wholeNumber(0, 65_535)),
       description: "port for Prometheus metrics, which are off without it; 0 selects a free port",
     },
-    host: {
-      flag: "--metrics-host <host>",
-      default: DEFAULT_HOST,
-      parse: hostName,
-      description: "address for Prometheus metrics",
-    },
+    host: withDefault("--metrics-host <host>", hostName, "address for Prometheus metrics", DEFAULT_HOST),
   },
   assistants: {
     mcp: onOff("--mcp", "serve assistants at /mcp (Model Context Protocol over Streamable HTTP)"),
   },
   log: {
-    level: {
-      flag: "--log-level <level>",
-      default: "info",
-      parse: oneOf(LOG_LEVELS),
-      description: "lowest level to log: info, warn, error or silent",
-    },
+    level: withDefault(
+      "--log-level <level>",
+      oneOf(LOG_LEVELS),
+      "lowest level to log: info, warn, error or silent",
+      "info",
+    ),
     requests: onOff("--access-log", "log each request"),
   },
   simulation: {
@@ -282,12 +269,7 @@ const HEADINGS: Readonly<Record<keyof typeof SETTINGS, string>> = {
 
 /** The settings of commands that send requests to a running service. */
 export const CLIENT_SETTINGS = {
-  url: {
-    flag: "--url <url>",
-    default: `http://${DEFAULT_HOST}:${DEFAULT_PORT}`,
-    parse: sourced(serviceUrl),
-    description: "URL of the service",
-  },
+  url: withDefault("--url <url>", sourced(serviceUrl), "URL of the service", DEFAULT_URL),
   token: { variables: ["TODO_TOKEN"], parse: bearerToken, description: "bearer token of a client" },
 } as const satisfies SettingGroup;
 
