@@ -384,8 +384,7 @@ describe("/mcp", () => {
   test("does not pass If-None-Match and Idempotency-Key of its request to its tools", async () => {
     await using service = start();
     await service.sendJson("POST", "/api/todos", { title: "a" });
-    const etag = (await service.send("GET", "/api/todos")).headers.get("etag") ?? "";
-    const headers = { "If-None-Match": etag, "Idempotency-Key": "k" };
+    const headers = { "If-None-Match": "*", "Idempotency-Key": "k" };
     for (const title of ["b", "c"]) {
       const call = { name: "add_todos", arguments: { todos: [{ title }] } };
       await post(service, headers, "tools/call", call);

@@ -37,6 +37,7 @@ describe("the Host of a request", () => {
   type Row = [network: string, host: string, status: number, headers?: string[]];
   const NETWORKS: Readonly<Record<string, NonNullable<ServiceOptions["network"]>>> = {
     "on loopback": { onLoopback: true, allowedHosts: ["todo.example", "Todo.Example:8080"] },
+    "on loopback without a list": { onLoopback: true },
     "off loopback": {},
     "off loopback with a list": { allowedHosts: ["todo.example"] },
     "with an own host": { ownHost: "own.example:3000" },
@@ -55,6 +56,7 @@ describe("the Host of a request", () => {
     ["on loopback", "nas.local", 421],
     ["on loopback", "elsewhere.example", 421],
     ["on loopback", "", 421],
+    ["on loopback without a list", "nas.local", 421],
     ["off loopback", "10.0.0.5", 200],
     ["off loopback", "nas.local", 200],
     ["off loopback", "todo_api", 200],
