@@ -10,7 +10,12 @@ import { launchBrowser } from "../../test/chromium.ts";
 import { runTodo } from "../../test/command.ts";
 
 const PICTURES = fileURLToPath(new URL("../pictures", import.meta.url));
-const PHONE = { viewport: { width: 390, height: 700 }, deviceScaleFactor: 1.5, isMobile: true };
+const PHONE = {
+  viewport: { width: 390, height: 700 },
+  deviceScaleFactor: 1.5,
+  isMobile: true,
+  hasTouch: true,
+};
 const DESKTOP = { viewport: { width: 900, height: 560 }, deviceScaleFactor: 1 };
 const ADMIN = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
 
