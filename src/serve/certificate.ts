@@ -1,4 +1,3 @@
-import type { Config } from "../config/config.ts";
 import { describeFile, type Sourced } from "../config/setting-values.ts";
 import { readBytes, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
@@ -12,10 +11,6 @@ interface CertificateFiles {
   readonly cert: Sourced;
   readonly key: Sourced;
 }
-
-/** Returns the configured files, or `undefined` if the server uses no TLS. */
-export const getCertificateFiles = ({ cert, key }: Config["tls"]): CertificateFiles | undefined =>
-  cert && key && { cert, key };
 
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {

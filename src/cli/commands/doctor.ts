@@ -9,7 +9,7 @@ import { escapeControls } from "../../escape-controls.ts";
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
 import { findBackups, readSchedule } from "../../serve/backups.ts";
-import { getCertificateFiles, readCertificate } from "../../serve/certificate.ts";
+import { readCertificate } from "../../serve/certificate.ts";
 import { openCredentials } from "../../serve/credentials.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { probeStore } from "../../storage/open.ts";
@@ -49,23 +49,15 @@ export function addDoctorCommand(program: Command, process: CommandProcess): voi
     });
 }
 
-/** Runs all checks in order. */
+/** Runs all checks in order. A check that throws has failed. */
 async function* checks(config: Config): AsyncGenerator<[name: string, outcome: Outcome]> {
   const isRunning = await isOurs(localUrl(config.address, config.tls));
-  yield ["store", await attempt(() => checkStore(config, isRunning))];
-  yield ["credentials", await attempt(() => checkCredentials(config))];
-  yield ["certificate", await attempt(() => checkCertificate(config))];
-  yield ["port", await attempt(() => checkPort(config, isRunning))];
-  yield ["backups", await attempt(() => checkBackups(config))];
-}
-
-/** Returns the outcome of a check that throws if it fails. */
-async function attempt(check: () => Outcome | Promise<Outcome>): Promise<Outcome> {
-  try {
-    return await check();
-  } catch (error) {
-    return ["failed", errorMessage(error)];
-  }
+  const failed = (error: unknown): Outcome => ["failed", errorMessage(error)];
+  yield ["store", await checkStore(config, isRunning).catch(failed)];
+  yield ["credentials", await checkCredentials(config).catch(failed)];
+  yield ["certificate", await checkCertificate(config).catch(failed)];
+  yield ["port", await checkPort(config, isRunning).catch(failed)];
+  yield ["backups", await checkBackups(config).catch(failed)];
 }
 
 async function checkStore({ store: { url } }: Config, isRunning: boolean): Promise<Outcome> {
@@ -100,13 +92,12 @@ async function checkCredentials(config: Config): Promise<Outcome> {
   return ["ok", `${clients}; ${users}`];
 }
 
-function checkCertificate({ tls }: Config): Outcome {
-  const files = getCertificateFiles(tls);
-  if (files === undefined) return ["ok", "not configured"];
-  const certificate = readCertificate(files);
+async function checkCertificate({ tls: { cert, key } }: Config): Promise<Outcome> {
+  if (cert === undefined || key === undefined) return ["ok", "not configured"];
+  const certificate = readCertificate({ cert, key });
   const problem = validityError(certificate, Date.now());
   const until = `valid until ${certificate.notAfter.toISOString()}`;
-  if (problem !== undefined) return ["failed", `${files.cert.value}: ${problem} (${until})`];
+  if (problem !== undefined) return ["failed", `${cert.value}: ${problem} (${until})`];
   const isSoon = certificate.notAfter.getTime() - Date.now() < EXPIRES_SOON_MS;
   return isSoon ? ["warning", `${until}: renew it soon`] : ["ok", until];
 }

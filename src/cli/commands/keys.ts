@@ -222,10 +222,7 @@ async function withKeys(
 ): Promise<void> {
   const { value: url, source } = readStoreUrl(flags, process.env);
   const onCreated = (created: string) => printError(process, `created ${created}`);
-  const opened = await openKeys(url, {
-    createIfMissing,
-    onCreated,
-  }).catch((error) => {
+  const opened = await openKeys(url, { createIfMissing, onCreated }).catch((error) => {
     throw toStoreError(source, error);
   });
   if (opened === undefined)

@@ -40,12 +40,7 @@ async function askOnTerminal(
   ask: (prompt: Prompt) => Promise<string>,
 ): Promise<string> {
   const noEcho = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const terminal = createInterface({
-    input: stdin,
-    output: noEcho,
-    terminal: true,
-    historySize: 0,
-  });
+  const terminal = createInterface({ input: stdin, output: noEcho, terminal: true, historySize: 0 });
   const interrupt = Promise.withResolvers<never>();
   terminal.on("SIGINT", () => interrupt.reject(interrupted()));
   // Otherwise Ctrl-Z would turn the echo on again.
