@@ -15,7 +15,7 @@ export interface ModelOptions {
   readonly fresh?: boolean;
   /** The same seed generates the same sequences. Default: a random one. */
   readonly seed?: number;
-  /** How long sequences are generated after the required ones. 0: not at all. */
+  /** How long sequences are generated after the required ones. 0: none are. */
   readonly seconds?: number;
 }
 

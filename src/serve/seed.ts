@@ -68,7 +68,8 @@ async function* toExport(text: string, subject: string): AsyncGenerator<Uint8Arr
 
 function* parseExport(text: string): Generator<Seed> {
   const reader = new NdjsonReader({ maxId: MAX_TODO_ID });
-  for (const { title, done } of [...reader.read(Buffer.from(text)), ...reader.end()]) yield { title, done };
+  for (const { title, done } of reader.read(Buffer.from(text))) yield { title, done };
+  for (const { title, done } of reader.end()) yield { title, done };
 }
 
 function* parseLines(text: string, subject: string): Generator<Seed> {
