@@ -1,4 +1,5 @@
 import { hash, randomBytes } from "node:crypto";
+import { crc32 } from "node:zlib";
 
 const PREFIX = "todo_";
 const RANDOM_CHARACTERS = 43;
@@ -45,7 +46,7 @@ export function randomBase62(length: number): string {
 }
 
 function checksum(body: string): string {
-  let rest = Bun.hash.crc32(body);
+  let rest = crc32(body);
   let text = "";
   while (text.length < CHECKSUM_CHARACTERS) {
     text = BASE62.charAt(rest % 62) + text;
