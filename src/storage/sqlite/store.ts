@@ -269,6 +269,8 @@ class SqliteStore extends LocalStore implements Store {
     if (reply.keys === undefined) return reply;
     this.keys.update(reply.keys.stored);
     this.#usedKeys = reply.keys.change;
+    // A command may wait until the server uses its change.
+    if (request.type !== "tick") this.tick().catch(() => {});
     return reply;
   }
 
