@@ -30,8 +30,8 @@ import {
 const SHUTDOWN_TIMEOUT_MS = 10_000;
 /** How long the last lines wait for a slow reader of the log. */
 const FLUSH_TIMEOUT_MS = 1000;
-/** With npm, one Ctrl-C arrives twice: from the terminal and from npm. */
-const SAME_SIGNAL_MS = 250;
+/** With npm, one Ctrl-C arrives twice: from the terminal and, later on a busy machine, from npm. */
+const SAME_SIGNAL_MS = 500;
 
 /**
  * Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used.
