@@ -1,5 +1,4 @@
 import { hash, randomBytes } from "node:crypto";
-import { crc32 } from "node:zlib";
 
 const PREFIX = "todo_";
 const RANDOM_CHARACTERS = 43;
@@ -43,6 +42,19 @@ export function randomBase62(length: number): string {
     }
   }
   return text;
+}
+
+/** The CRC-32 of each byte. Loading node:zlib for its crc32 would take 4 MB. */
+const CRC_OF_BYTE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  return crc;
+});
+
+function crc32(text: string): number {
+  let crc = -1;
+  for (const byte of Buffer.from(text)) crc = (crc >>> 8) ^ (CRC_OF_BYTE[(crc ^ byte) & 0xff] ?? 0);
+  return ~crc >>> 0;
 }
 
 function checksum(body: string): string {

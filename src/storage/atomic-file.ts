@@ -44,8 +44,9 @@ async function writeFileAtomic<T>(
     written = await write(part);
     fsyncFile(part);
     commit(part, path);
-  } finally {
+  } catch (error) {
     rmSync(part, { force: true });
+    throw error;
   }
   fsyncFolder(dirname(path));
   return written;
@@ -93,7 +94,9 @@ function giveName(part: string, path: string): void {
     if (getErrno(error) === "EEXIST") throw alreadyExists(path);
     // A file system without hard links, such as exFAT.
     renameSync(part, path);
+    return;
   }
+  rmSync(part);
 }
 
 const alreadyExists = (path: string): PreconditionError =>

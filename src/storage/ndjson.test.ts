@@ -155,8 +155,8 @@ describe("NdjsonReader", () => {
         "lifetime must be a whole number from 0 to 3153600000000",
       ],
       [encodeKey(KEY).replace('"write"', '"admin"'), 'scope must be "read" or "write"'],
-      ...["1", "key:", "user:x", "code:ann:x:y"].map((parent): [string, string] => [
-        encodeKey(KEY).replace("}}", `,"parent":"${parent}"}}`),
+      ...["1", "key:", "user:x", "code:ann:x:y", ["key:abc"]].map((parent): [string, string] => [
+        encodeKey(KEY).replace("}}", `,"parent":${JSON.stringify(parent)}}}`),
         "parent must name a key, a user or a client",
       ]),
       [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],

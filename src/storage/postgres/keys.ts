@@ -53,8 +53,12 @@ export class PostgresKeys extends ServedKeys implements KeyStore {
         const keys = new Map(rows.map((row) => [row.id, toStoredKey(row)]));
         const difference = decide(keys, change, Number(rows[0]?.clock ?? 0));
         if (difference === undefined) return false;
-        await transaction.unsafe("SELECT todo_service.delete_keys($1)", [[...difference.remove].join(" ")]);
-        for (const key of difference.put) await putKey(transaction, key);
+        const removed = [...difference.remove].join(" ");
+        // Sent without a wait in between, because all other changes of keys wait for the lock.
+        await Promise.all([
+          transaction.unsafe("SELECT todo_service.delete_keys($1)", [removed]),
+          ...difference.put.map((key) => putKey(transaction, key)),
+        ]);
         return true;
       }),
     );

@@ -74,7 +74,8 @@ const MADE_WITH = /^(code:)?(?:key:([\w-]{1,64})|(user|client):([\w-]*):(.*))$/s
 
 /** Parses the text. Throws `validation_failed` if it is invalid. */
 export function parseMadeWith(text: unknown): Required<Pick<Key, "kind" | "parent">> {
-  const [match, link, id, owner, entryHash = "", name = ""] = MADE_WITH.exec(String(text)) ?? [];
+  const [match, link, id, owner, entryHash = "", name = ""] =
+    (typeof text === "string" && MADE_WITH.exec(text)) || [];
   if (match === undefined) throw validationError("parent", "must name a key, a user or a client");
   const kind = link === undefined ? "device" : "link";
   if (id !== undefined) return { kind, parent: { kind: "key", id } };

@@ -269,8 +269,8 @@ class SqliteStore extends LocalStore implements Store {
     if (reply.keys === undefined) return reply;
     this.keys.update(reply.keys.stored);
     this.#usedKeys = reply.keys.change;
-    // A command may wait until the server uses its change.
-    if (request.type !== "tick") this.tick().catch(() => {});
+    // A command waits until the server uses its change. A tick goes on by itself.
+    if (request.type !== "tick" && !reply.keys.isConfirmed) this.tick().catch(() => {});
     return reply;
   }
 

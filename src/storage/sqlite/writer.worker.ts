@@ -67,7 +67,12 @@ export interface WriterReply {
   readonly isAllowed?: boolean;
   readonly usage?: FileUsage;
   /** All API keys after a change, if the server uses others. */
-  readonly keys?: { readonly stored: readonly StoredKey[]; readonly change: bigint };
+  readonly keys?: {
+    readonly stored: readonly StoredKey[];
+    readonly change: bigint;
+    /** Whether no command waits until the server uses the change. */
+    readonly isConfirmed: boolean;
+  };
 }
 
 /** A checkpoint is due after this number of transactions, which write a few MB, and after a second with few of them. */
@@ -140,8 +145,13 @@ class Writer {
         this.#write(() => this.#commit(request.commit));
         return {};
       case "changeKeys": {
-        const isAllowed = this.#write(() => this.#changeKeys(request.change));
-        return { isAllowed, keys: this.#readKeys() };
+        // Nothing throws after the commit, so the keys are read before it.
+        const [isAllowed, stored] = this.#write(() => [
+          this.#changeKeys(request.change),
+          readKeys(this.#database),
+        ]);
+        const { key_changes: change, keys_used } = this.#counters;
+        return { isAllowed, keys: { stored, change, isConfirmed: keys_used === change } };
       }
       case "close":
         this.#close();
@@ -160,7 +170,9 @@ class Writer {
       this.#checkpoint();
     this.#sinceTick = 0;
     const usage = fileUsage(this.#path);
-    return this.#counters.key_changes === usedKeys ? { usage } : { usage, keys: this.#readKeys() };
+    const { key_changes: change } = this.#counters;
+    if (change === usedKeys) return { usage };
+    return { usage, keys: { stored: readKeys(this.#database), change, isConfirmed: false } };
   }
 
   /** Throws if the files are wrong. Then the WAL, which may not fit the database, stays as it is. */
@@ -320,10 +332,6 @@ class Writer {
     const isConfirmed = keys_used === before;
     putCounters(this.#database, isConfirmed ? { ...counters, keys_used: counters.key_changes } : counters);
     return true;
-  }
-
-  #readKeys(): NonNullable<WriterReply["keys"]> {
-    return { stored: readKeys(this.#database), change: this.#counters.key_changes };
   }
 
   /**
