@@ -70,10 +70,9 @@ function createPages() {
   type Edit = (changes: readonly Change[]) => readonly Change[];
   let shown: readonly Change[] = [];
   let stored: readonly Change[] = [];
-  /** What the page knows of it. */
-  let committed: readonly Change[] = [];
   let waiting: Edit[] = [];
   let own = new Set<string>();
+  let ended = new Set<string>();
   const created = new Map<TodoId, Todo>();
   return {
     created,
@@ -84,6 +83,7 @@ function createPages() {
       const before = shown;
       shown = edit(before);
       for (const { key } of shown) if (!toKeys(before).has(key)) own.add(key);
+      ended = ended.union(toKeys(before).difference(toKeys(shown)));
       waiting.push(edit);
     },
     /** The browser stores the edits. */
@@ -91,21 +91,23 @@ function createPages() {
       stored = waiting.reduce((changes, edit) => edit(changes), stored);
       expect(stored).toEqual(shown);
       waiting = [];
-      committed = stored;
+      ended = new Set();
     },
     /** The page closes when the browser has stored some edits. The next page knows no answers. */
     close: (count: number): readonly Change[] => {
       stored = waiting.slice(0, count).reduce((changes, edit) => edit(changes), stored);
       const sending = selectClosing(shown.filter(({ key }) => own.has(key)));
       shown = markSent(shown, toKeys(sending), SENT);
-      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, committed)));
+      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, ended)));
+      const other = changeOf("created", newId());
+      expect(addLeft([...stored, other], [closing])).toContain(other);
       const left = addLeft(stored, [closing]);
       expect(addLeft(left, [closing])).toEqual(left);
       // What was sent and answered may be sent again.
       const kept = left.filter(({ key, sent }) => sent === undefined || toKeys(shown).has(key));
       expect(toKeys(kept)).toEqual(toKeys(shown));
-      [shown, stored, committed] = [left, left, left];
-      [waiting, own] = [[], new Set()];
+      [shown, stored] = [left, left];
+      [waiting, own, ended] = [[], new Set(), new Set()];
       created.clear();
       return sending;
     },

@@ -140,7 +140,7 @@ export function selectReady(
 export interface Closing {
   /** The page's own changes. */
   readonly changes: Changes;
-  /** The keys of the changes that have ended. */
+  /** The keys of the changes that the page has removed, as far as IndexedDB may still have them. */
   readonly ended: readonly string[];
 }
 
@@ -157,17 +157,15 @@ export function selectClosing(changes: Changes): Changes {
 /**
  * Returns what a closing page leaves.
  * @param own the keys of its own changes
- * @param stored the changes that IndexedDB had, as far as the page knows
+ * @param ended the keys of the changes that it has removed since IndexedDB had all of its edits
  */
-export function toClosing(changes: Changes, own: ReadonlySet<string>, stored: Changes): Closing {
-  const left = toKeys(changes);
-  return {
-    changes: changes.filter(({ key }) => own.has(key)),
-    ended: [...own.union(toKeys(stored)).difference(left)],
-  };
-}
+export const toClosing = (
+  changes: Changes,
+  own: ReadonlySet<string>,
+  ended: ReadonlySet<string>,
+): Closing => ({ changes: changes.filter(({ key }) => own.has(key)), ended: [...ended] });
 
-/** Adds what closed pages left. Doing so twice changes nothing. What was sent meanwhile is sent again, and has no effect then. */
+/** Adds what closed pages left. Doing so twice changes nothing. What was sent meanwhile may be sent again. */
 export function addLeft(changes: Changes, closings: readonly Closing[]): Changes {
   if (closings.length === 0) return changes;
   const byKey = new Map(changes.map((change) => [change.key, change]));

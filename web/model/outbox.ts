@@ -24,8 +24,8 @@ const CLOSING = "closing.";
  */
 export class Outbox extends EventTarget {
   #stored: readonly Change[] = [];
-  /** What IndexedDB had after the last edit. */
-  #committed: readonly Change[] = [];
+  /** The keys of the changes that edits of this page have removed since IndexedDB had all of its edits. */
+  readonly #ended = new Set<string>();
   /** The deletions that can be undone. */
   #held: readonly Change[] = [];
   #onAnswers = (_answers: readonly Answer[]): void => {};
@@ -103,7 +103,7 @@ export class Outbox extends EventTarget {
    */
   async #edit(edit: Edit, here = edit): Promise<readonly Change[]> {
     const before = this.#stored;
-    this.#stored = here(before);
+    this.#apply(here);
     if (this.#stored !== before) this.#notify();
     this.#pending++;
     await this.#opened;
@@ -120,16 +120,23 @@ export class Outbox extends EventTarget {
     const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
     this.#pending--;
     if (stored === undefined) this.#unstored.abort();
-    else this.#committed = stored;
     if (this.unstored.aborted) {
       // The stored changes may lack earlier edits, so the caller learns what this edit does here.
       edit(before);
     } else if (stored !== undefined && this.#pending === 0) {
       this.#stored = stored;
+      this.#ended.clear();
       this.#notify();
     }
     if (isEdited) this.#channel.postMessage([]);
     return stored ?? this.#stored;
+  }
+
+  /** Applies an edit here only. */
+  #apply(edit: Edit): void {
+    const before = this.#stored;
+    this.#stored = edit(before);
+    for (const key of edits.toKeys(before).difference(edits.toKeys(this.#stored))) this.#ended.add(key);
   }
 
   /** Deletes the changes of someone else who used this browser before. Passes them to `tell` first. */
@@ -265,11 +272,11 @@ export class Outbox extends EventTarget {
   releaseBeforeClosing(position: string | undefined): readonly Change[] {
     const released = this.#takeHeld(this.#held);
     for (const { key } of released) this.#mine.add(key);
-    this.#stored = edits.replaceUnsent(this.#stored, released, new Set());
+    this.#apply((changes) => edits.replaceUnsent(changes, released, new Set()));
     const own = this.sendable.filter(({ key }) => this.#mine.has(key));
     const sending = edits.toKeys(position === undefined ? [] : edits.selectClosing(own));
     this.#stored = edits.markSent(this.#stored, sending, position ?? "");
-    const closing = edits.toClosing(this.#stored, this.#mine, this.#committed);
+    const closing = edits.toClosing(this.#stored, this.#mine, this.#ended);
     // After a sign-out, nothing may stay in the browser.
     if (readSetting("owner") === this.owner && closing.changes.length + this.#pending > 0)
       writeSetting(CLOSING + newId(), JSON.stringify(closing));
