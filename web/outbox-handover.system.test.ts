@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
+import type { TodoStore } from "../src/todo.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
 import { storeWith } from "../test/store.ts";
@@ -21,6 +22,18 @@ import { until } from "../test/until.ts";
 
 const deleteOne = (page: Page): Promise<void> =>
   page.getByRole("button", { name: "Delete: one" }).press("Enter");
+
+/** Lets the service tick a to-do and another device reopen it before the page loses the answer. */
+const reopenAndLoseAnswer = (page: Page, store: TodoStore): Promise<unknown> =>
+  page.route(
+    "**/api/todos/1",
+    async (route) => {
+      await route.fetch();
+      await store.setDone(1n, false);
+      await route.abort("connectionreset");
+    },
+    { times: 1 },
+  );
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { open, openList, use } = useTodosPage();
@@ -76,15 +89,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("does not tick a pasted to-do again that another device reopens, if the answer is lost", async () => {
     const { page, store } = await openList([]);
-    await page.route(
-      "**/api/todos/1",
-      async (route) => {
-        await route.fetch();
-        await store.setDone(1n, false);
-        await route.abort("connectionreset");
-      },
-      { times: 1 },
-    );
+    await reopenAndLoseAnswer(page, store);
     await pasteLines(page, "[x] one\n[ ] two");
     await untilChanges(page, 0);
     await until(async () => (await storedTitles(store)).length === 2, "both are added");
@@ -94,15 +99,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("does not repeat a tick whose answer is lost, if another device reopens the to-do", async () => {
     const { page, store } = await openList(["one"]);
-    await page.route(
-      "**/api/todos/1",
-      async (route) => {
-        await route.fetch();
-        await store.setDone(1n, false);
-        await route.abort("connectionreset");
-      },
-      { times: 1 },
-    );
+    await reopenAndLoseAnswer(page, store);
     const request = page.waitForRequest(/todos.1/);
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await request;

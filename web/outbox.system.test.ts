@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { Page } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
@@ -41,6 +41,13 @@ async function addUnanswered(page: Page, store: TodoStore): Promise<() => void> 
 async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.clock.setSystemTime(Date.now() + ms);
   await page.goto(url);
+}
+
+/** Opens a page that only keeps others from storing changes. */
+async function openBusy(context: BrowserContext, url: string): Promise<Page> {
+  const page = await context.newPage();
+  await page.goto(`${url}/api/openapi.json`);
+  return page;
 }
 
 /** Keeps other pages from storing changes, as a slow disk does. Returns what ends this. */
@@ -92,8 +99,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   test("clears what was ticked offline if the page closes, and the list arrives before IndexedDB answers", async () => {
     const { page: first, store, service } = await openList(["one", "two"]);
     const context = first.context();
-    const busy = await context.newPage();
-    await busy.goto(`${service.url}/api/openapi.json`);
+    const busy = await openBusy(context, service.url);
     await context.setOffline(true);
     await first.getByRole("checkbox", { name: "one" }).press("Space");
     await untilChanges(first, 1);
@@ -140,8 +146,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   test("keeps the undo that IndexedDB has not stored when the page closes", async () => {
     const { page: first, service } = await openList(["one"]);
     const context = first.context();
-    const busy = await context.newPage();
-    await busy.goto(`${service.url}/api/openapi.json`);
+    const busy = await openBusy(context, service.url);
     await context.setOffline(true);
     await first.getByRole("checkbox", { name: "one" }).press("Space");
     await untilChanges(first, 1);
@@ -159,8 +164,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("sends a tick that IndexedDB has not stored when the page closes", async () => {
     const { page, store, service } = await openList(["one"]);
-    const busy = await page.context().newPage();
-    await busy.goto(`${service.url}/api/openapi.json`);
+    const busy = await openBusy(page.context(), service.url);
     const release = await holdChanges(busy);
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await expectTitles(page, ["(one)"]);

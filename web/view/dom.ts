@@ -9,6 +9,11 @@ export function requireElement<T extends Element>(
   return element;
 }
 
+/** Writes a text only if it changes, so that the document does not. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** Text and elements of a message. */
 export type Content = readonly (string | Node)[];
 

@@ -2,7 +2,7 @@ import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { type Filter, isSearching, type Selection, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
 import { parseFilter, type UserChoice } from "./choice.ts";
-import { quote, requireElement } from "./dom.ts";
+import { quote, requireElement, setText } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
 import { type Control, VirtualList } from "./rows.ts";
@@ -155,7 +155,7 @@ export class ListView {
       else link.removeAttribute("aria-current");
       const countElement = link.querySelector(".count");
       if (countElement !== null)
-        countElement.textContent = this.#state.isLoaded ? formatShortCount(counts[show]) : "";
+        setText(countElement, this.#state.isLoaded ? formatShortCount(counts[show]) : "");
     }
   }
 
@@ -165,7 +165,7 @@ export class ListView {
     const offer = (selector: string, isOffered: boolean, label: string): void => {
       const button = requireElement(selector, HTMLButtonElement, this.#menu);
       button.hidden = !isOffered;
-      button.textContent = label;
+      setText(button, label);
     };
     const canMark = isReady && open > 0 && filter !== "done";
     const canReopen = isReady && done > 0 && (filter === "done" || open === 0);
@@ -174,7 +174,7 @@ export class ListView {
     offer("#clear-done", isReady && done > 0 && filter !== "open", `Clear ${formatCount(done)} done`);
     offer("#copy-list", shown > 0, "Copy list");
     offer("#oldest-first", shown > 1, "Oldest first");
-    this.#clearAllButton.textContent = `Clear ${formatCount(done)} completed`;
+    setText(this.#clearAllButton, `Clear ${formatCount(done)} completed`);
   }
 
   #follow(link: HTMLAnchorElement, event: MouseEvent): void {

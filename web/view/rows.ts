@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { compareIds, findTodo } from "../../src/sdk/json.ts";
 import { findRow, indexOfRow, type Selection } from "../model/selection.ts";
-import { createElement, setChildren } from "./dom.ts";
+import { createElement, setChildren, setText } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount } from "./messages.ts";
 import { installSwipe } from "./swipe.ts";
@@ -454,9 +454,4 @@ export class VirtualList {
     const isPast = index < 0 && Number.isFinite(step);
     if (!isPast) this.#focus(Math.max(index, 0), control);
   }
-}
-
-/** Writes a text only if it changes, so that the document does not. */
-function setText(element: HTMLElement, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
 }

@@ -1,6 +1,6 @@
 -- The functions. A role needs only USAGE on the schema and EXECUTE on its functions. Therefore every access has a function
--- that runs with the rights of the schema's owner (SECURITY DEFINER) and with a fixed search_path. The functions use the
--- clock of the database, because replicas may have wrong clocks.
+-- that runs with the rights of the schema's owner (SECURITY DEFINER) and with a fixed search_path. To-dos use the clock of
+-- the database, because replicas may have wrong clocks. A key has expired if it has by the clocks of both.
 
 CREATE FUNCTION todo_service.random_epoch() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT left(replace(gen_random_uuid()::text, '-', ''), 16)
