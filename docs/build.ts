@@ -178,11 +178,11 @@ async function commandLinePage(): Promise<string> {
   );
   return `# Command line
 
-This page lists every command of \`todo\` with its arguments and options.
+This page lists the commands of \`todo\` with their arguments and options.
 
 ${MARK}
 
-Every command also has \`--help\`. An option that several commands have is described where it occurs first.
+Every command also has \`--help\`. What several commands have is described where it occurs first.
 
 \`\`\`text
 ${textAfterHelp(program)}
@@ -203,14 +203,10 @@ function commandSections(command: Command, above: string, described: Set<string>
   const usage = [[name, ...command.aliases()].join("|"), ...command.registeredArguments.map(argumentTerm)];
   const isServer = command.options.some(({ helpGroupHeading }) => helpGroupHeading !== undefined);
   const parts = [
-    `### \`${name}\``,
-    usage.length > 1 || command.aliases().length > 0 ? code(usage.join(" ")) : "",
+    `### ${code(usage.join(" "))}`,
     command.description(),
-    [
-      ...command.registeredArguments.flatMap(argumentEntry),
-      ...(isServer ? [] : optionEntries(command.options, described)),
-    ].join("\n"),
-    isServer ? "Its options are the settings of [the server](configuration.md)." : "",
+    isServer ? "" : entriesOf(command, described).join("\n"),
+    isServer ? "Its options are the [settings](configuration.md)." : "",
     fenced(textAfterHelp(command)),
   ];
   return [parts.filter((part) => part !== "").join("\n\n")];
@@ -228,19 +224,19 @@ const argumentTerm = (argument: Argument): string => {
   return argument.required ? `<${name}>` : `[${name}]`;
 };
 
+/** Returns an entry for each argument and option that no section above describes, and one entry for the other options. */
+function entriesOf({ registeredArguments, options }: Command, described: Set<string>): string[] {
+  const isNew = (text: string): boolean => !described.has(text);
+  const others = options.filter((option) => !isNew(optionEntry(option))).map(({ long }) => code(long ?? ""));
+  const news = [...registeredArguments.flatMap(argumentEntry), ...options.map(optionEntry)].filter(isNew);
+  for (const text of news) described.add(text);
+  return others.length === 0 ? news : [...news, `- As above: ${others.join(", ")}.`];
+}
+
 function argumentEntry(argument: Argument): string[] {
   const choices = argument.argChoices?.map(code).join(", ");
   const text = [argument.description, choices && `one of ${choices}`].filter(Boolean).join(": ");
   return text === "" ? [] : [`- ${code(argumentTerm(argument))}: ${sentence(text)}`];
-}
-
-/** Returns an entry for each option that no section above describes, and one entry for all others. */
-function optionEntries(options: readonly Option[], described: Set<string>): string[] {
-  const entries = options.map((option) => ({ option, entry: optionEntry(option) }));
-  const news = entries.filter(({ entry }) => !described.has(entry)).map(({ entry }) => entry);
-  const others = entries.filter(({ entry }) => described.has(entry)).map(({ option }) => code(option.flags));
-  for (const entry of news) described.add(entry);
-  return others.length === 0 ? news : [...news, `- As above: ${others.join(", ")}.`];
 }
 
 function optionEntry(option: Option): string {

@@ -33,13 +33,10 @@ export function addStoreCommands(program: Command, process: CommandProcess): voi
     .action((file: string | undefined, flags: Flags) => check(process, file, flags));
   add(
     "migrate",
-    "Bring the schema of a store up to date. On PostgreSQL, run it as the owner of the schema.",
+    "Create or update the schema of a store. On PostgreSQL, run it as the owner of the schema.",
     KEPT_URLS,
   )
-    .addHelpText(
-      "after",
-      "\nA server does the same at its start, if it has the rights. On PostgreSQL, this command also creates the schema.",
-    )
+    .addHelpText("after", "\nA server does the same at its start, if it has the rights.")
     .action((flags: Flags) => migrate(process, flags));
 }
 
