@@ -224,21 +224,35 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await until(async () => !(await page.content()).includes(second), "the page forgets the token");
   });
 
-  test("lets nothing else be used while a key is created, and then shows its token", async () => {
+  test("lets nothing else be used while an action runs, also after its dialog was closed", async () => {
     const { page } = await openKeys(["other"]);
-    const { promise: held, resolve: hold } = Promise.withResolvers<Route>();
-    await page.route("**/admin/keys", (route) =>
-      route.request().method() === "POST" ? hold(route) : route.fallback(),
+    const held: Route[] = [];
+    await page.route("**/admin/keys**", (route) =>
+      /POST|DELETE/.test(route.request().method()) ? held.push(route) : route.fallback(),
     );
+    const whileInert = async (action: string): Promise<void> => {
+      await until(() => held.length === 1, action);
+      expect(
+        await page
+          .locator("section")
+          .first()
+          .evaluate((element) => element.matches("[inert] *")),
+      ).toBe(true);
+      await held.pop()?.continue();
+    };
     await page.getByLabel("Name", { exact: true }).fill("first");
     await page.keyboard.press("Enter");
-    const route = await held;
-    expect(await page.locator("section:not([inert])").count()).toBe(0);
-    await route.continue();
+    await whileInert("creates");
     await page.getByRole("heading", { name: "Token for first" }).waitFor();
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Revoke other" }).click();
-    await page.getByRole("heading", { name: "Revoke this key?" }).waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.keyboard.press("Escape");
+    await whileInert("revokes");
+    await page.getByText("Revoked: other").waitFor();
+    await page.locator("#keys-heading:focus").waitFor();
+    await page.getByRole("button", { name: "Rename first" }).click();
+    await page.getByRole("heading", { name: "Rename this key?" }).waitFor();
   });
 
   test("reports that a key may exist if the response with its token is lost", async () => {
@@ -253,12 +267,14 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByLabel("Name", { exact: true }).fill("ci");
     await page.getByRole("button", { name: "Create key" }).click();
     const toast = page.getByRole("alert");
-    await toast.getByText("If the key is listed below, revoke it and create another one").waitFor();
+    await toast.getByText("If there is a new key, revoke it or rotate it").waitFor();
+    await page.getByRole("button", { name: "Create key" }).and(page.locator(":focus")).waitFor();
+    await toast.getByRole("button", { name: "Dismiss" }).click();
     await page.getByRole("rowheader", { name: "ci" }).waitFor();
     await page.route("**/rotate", loseResponse);
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
-    await toast.getByText("If the key is listed twice below, rotate the newer one").waitFor();
+    await toast.getByText("If there is a new key, revoke it or rotate it").waitFor();
     await page.waitForFunction(() => document.querySelectorAll("#keys tr").length === 2);
   });
 
@@ -343,7 +359,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Rename ci" }).click();
     expect(await name.inputValue()).toBe("ci");
     await name.fill(" ");
-    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByRole("button", { name: "Rename", exact: true }).click();
     await dialog.getByText("It must not be empty.").waitFor();
     await name.fill("build");
     await name.press("Enter");
@@ -352,6 +368,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await name.fill("release");
     await name.press("Enter");
     await page.getByRole("rowheader", { name: "release" }).waitFor();
+    await page.getByRole("button", { name: "Rename release" }).and(page.locator(":focus")).waitFor();
     expect(await service.whoami(ci.token)).toBe("release");
   });
 

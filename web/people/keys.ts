@@ -1,13 +1,13 @@
 import { deviceLabel } from "../../src/device-name.ts";
-import { type ApiKey, type FieldError, type MintedApiKey, TodoApiError } from "../../src/sdk/client.ts";
+import { type ApiKey, type MintedApiKey, TodoApiError } from "../../src/sdk/client.ts";
 import { createKeysApi } from "../../src/sdk/keys.ts";
 import { delay } from "../../src/sdk/retry.ts";
 import { createCopyable, createLinkView } from "../view/copyable.ts";
 import {
   createButton,
   createElement,
-  isDialogOpen,
   onSubmit,
+  quote,
   requireElement,
   setChildren,
   showFieldError,
@@ -20,9 +20,8 @@ import { request, requestJson } from "./request.ts";
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;
 
-const main = requireElement("main", HTMLElement);
+const content = requireElement("#content", HTMLElement);
 const form = requireElement("#new-key", HTMLFormElement);
-const submitButton = requireElement("#new-key > button", HTMLButtonElement);
 const nameInput = requireElement("#name", HTMLInputElement);
 const presetInput = requireElement("#preset", HTMLSelectElement);
 const expiresInput = requireElement("#expires", HTMLInputElement);
@@ -30,6 +29,8 @@ const scopeInput = requireElement("#scope", HTMLSelectElement);
 const invite = requireElement("#invite", HTMLDialogElement);
 const inviteHeading = requireElement("#invite-heading", HTMLElement);
 const inviteContent = requireElement("#invite-content", HTMLElement);
+const confirmation = requireElement("#confirm", HTMLDialogElement);
+const confirmationInput = requireElement("#confirm-value", HTMLInputElement);
 const tableBody = requireElement("#keys", HTMLTableSectionElement);
 const keysHeading = requireElement("#keys-heading", HTMLElement);
 const placeholder = requireElement("#placeholder", HTMLElement);
@@ -42,8 +43,10 @@ let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
 let isPrivate: boolean | undefined;
 /** The key whose token the dialog shows. */
 let shownId: string | undefined;
-/** A token that is on its way, or that nobody has copied. The service cannot show it again. */
+/** Nobody has copied the token that the dialog shows. The service cannot show it again. */
 let isUnsaved = false;
+/** The id of the button that opened the last dialog or started the last action. */
+let startedBy = "";
 
 /** Reads the keys and shows them. Ignores the response if a later call has started, because that one knows more. */
 async function load(): Promise<void> {
@@ -78,18 +81,16 @@ async function readPrivate(): Promise<boolean> {
 /** Returns the keys from the newest to the oldest, each followed by its browsers, and then the browsers of users. */
 function sort(keys: readonly ApiKey[]): ApiKey[] {
   const newest = keys.toReversed();
-  const [programs, others] = [newest.filter(isProgram), newest.filter((key) => key.parentId === undefined)];
-  return [
-    ...programs.flatMap((key) => [key, ...newest.filter(({ parentId }) => parentId === key.id)]),
-    ...others.filter((key) => !isProgram(key)),
-  ];
+  const browsersOf = (id?: string): ApiKey[] =>
+    newest.filter((key) => !isProgram(key) && key.parentId === id);
+  return [...newest.filter(isProgram).flatMap((key) => [key, ...browsersOf(key.id)]), ...browsersOf()];
 }
 
 const isProgram = ({ deviceOf }: ApiKey): boolean => deviceOf === undefined;
 
 /** Shows the keys, and only the token of a valid one. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
-  const focused = focusedButton();
+  const { activeElement: focused } = document;
   const before = rows;
   rows = new Map(
     sort(keys).map((key) => {
@@ -100,27 +101,12 @@ function showKeys(keys: readonly ApiKey[]): void {
     }),
   );
   setChildren(tableBody, [...rows.values()]);
-  if (focused?.button.isConnected === false) focusButton(focused);
+  if (focused?.isConnected === false) focusButton(focused.id);
   if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
 }
 
-interface FocusedButton {
-  readonly keyId: string;
-  readonly button: HTMLButtonElement;
-}
-
-function focusedButton(): FocusedButton | undefined {
-  const { activeElement: button } = document;
-  const keyId = button?.closest("tr")?.id;
-  return keyId !== undefined && button instanceof HTMLButtonElement ? { keyId, button } : undefined;
-}
-
-/** Focuses the button with the same label in the row of the key, or the heading if the row has none. */
-function focusButton({ keyId, button }: FocusedButton): void {
-  const buttons = document.getElementById(keyId)?.querySelectorAll("button") ?? [];
-  const successor = [...buttons].find(({ textContent }) => textContent === button.textContent);
-  (successor ?? keysHeading).focus();
-}
+/** Focuses a button, or the heading if the button is gone. Behind an open dialog, does nothing. */
+const focusButton = (id: string): void => (document.getElementById(id) ?? keysHeading).focus();
 
 async function poll(): Promise<never> {
   while (true) {
@@ -135,8 +121,14 @@ const isExpired = ({ expiresAt }: ApiKey): boolean =>
 
 function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
-  const addAction = (label: string, run: (key: ApiKey) => unknown): void =>
-    actions.append(createButton(label, () => run(key), { ariaLabel: `${label} ${key.name}` }));
+  const addAction = (label: string, run: (key: ApiKey) => unknown): void => {
+    const id = `${label.toLowerCase()}-${key.id}`;
+    const start = (): void => {
+      startedBy = id;
+      run(key);
+    };
+    actions.append(createButton(label, start, { id, ariaLabel: `${label} ${key.name}` }));
+  };
   if (isExpired(key)) addAction("Remove", remove);
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
@@ -187,157 +179,110 @@ presetInput.addEventListener("change", () => {
   if (presetInput.value === "other") expiresInput.focus();
 });
 
-function readExpires(): string | undefined {
-  if (presetInput.value === "other") return expiresInput.value.trim();
-  return presetInput.value === "never" ? undefined : presetInput.value;
-}
+/** Resolves to a new key, whose token is then shown, or to what is announced. */
+type Action = () => Promise<MintedApiKey | string>;
 
-/** Waits for a new token. Without an answer, the error gets `advice`: the key may exist, and its token is lost. */
-async function mint(minting: Promise<MintedApiKey>, advice: string): Promise<MintedApiKey> {
-  setMinting(true);
+/**
+ * Runs an action, and reads the keys again. Until the action ends, nothing but its dialog can be used.
+ * @param inputs have the values that the service may reject
+ */
+async function act(action: Action, inputs: readonly HTMLInputElement[] = []): Promise<void> {
+  for (const input of inputs) showFieldError(input);
+  content.inert = true;
   try {
-    const minted = await minting;
-    // A list that was requested earlier may lack the key. Only the response to the last request counts.
-    load();
-    return minted;
+    const result = await action().finally(() => {
+      content.inert = false;
+      // A list that was requested earlier may lack a new key. Only the response to the last request counts.
+      load();
+      focusButton(startedBy);
+    });
+    confirmation.close();
+    if (typeof result === "string") announce(result);
+    else openInvite(result, result.token);
   } catch (error) {
-    if (!isUncertain(error)) throw error;
-    throw new TodoApiError(error.code, error.message, { detail: `${errorMessage(error)} ${advice}` });
-  } finally {
-    setMinting(false);
+    if (!showError(error, inputs)) confirmation.close();
   }
 }
 
-/** Until there is an answer, nothing else on the page can be used. */
-function setMinting(is: boolean): void {
-  isUnsaved = is;
-  for (const section of document.querySelectorAll("section")) section.inert = is;
-}
-
-/** Returns whether a request failed without an answer from the service, which may have done what was requested. */
-const isUncertain = (error: unknown): error is TodoApiError =>
-  error instanceof TodoApiError && /^(?:network_error|timeout|unexpected_answer)$/.test(error.code);
-
-onSubmit(form, async () => {
+onSubmit(form, () => {
+  startedBy = "create";
   const scope = scopeInput.value === "read" ? "read" : "write";
-  const expires = readExpires();
-  const advice = "If the key is listed below, revoke it and create another one, because its token is lost.";
-  try {
-    const creating = api.create(nameInput.value, { scope, ...(expires !== undefined && { expires }) });
-    const minted = await mint(creating, advice);
+  const preset = presetInput.value;
+  const expires = preset === "other" ? expiresInput.value.trim() : preset;
+  return act(async () => {
+    const options = { scope, ...(expires !== "never" && { expires }) } as const;
+    const minted = await api.create(nameInput.value, options);
     form.reset();
-    showFieldErrors([nameInput, expiresInput], []);
-    submitButton.focus();
-    openInvite(minted, minted.token);
-  } catch (error) {
-    submitButton.focus();
-    showError(error, [nameInput, expiresInput]);
-    if (isUncertain(error)) await load();
-  }
+    return minted;
+  }, [nameInput, expiresInput]);
 });
 
 function rotate(key: ApiKey): void {
-  const advice = "If the key is listed twice below, rotate the newer one, because its token is lost.";
   confirm(key, {
-    heading: "Rotate this key?",
+    label: "Rotate",
     text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
     field: { name: "overlap", label: "The old token works for", value: "24h" },
-    button: { textContent: "Rotate", className: "primary" },
-    run: (overlap) => mint(api.rotate(key.id, overlap === "" ? {} : { overlap }), advice),
+    run: (overlap) => api.rotate(key.id, overlap === "" ? {} : { overlap }),
   });
 }
 
 function rename(key: ApiKey): void {
   const value = key.deviceOf === undefined ? key.name : deviceLabel(key.deviceOf, key.name);
   confirm(key, {
-    heading: "Rename this key",
+    label: "Rename",
     text: "keeps its token.",
     field: { name: "name", label: "New name", value },
-    button: { textContent: "Save", className: "primary" },
     run: async (name) => {
       await api.rename(key.id, name);
-      announce(`Renamed: ${name}`);
+      return `Renamed: ${name}`;
     },
   });
 }
 
 function revoke(key: ApiKey): void {
   confirm(key, {
-    heading: "Revoke this key?",
+    label: "Revoke",
     text: "stops working immediately. This can't be undone.",
-    button: { textContent: "Revoke", className: "danger" },
     run: async () => {
       await api.revoke(key.id);
-      announce(`Revoked: ${key.name}`);
+      return `Revoked: ${key.name}`;
     },
   });
 }
 
 /** Deletes an expired key without confirmation, because the service rejects it already. */
-async function remove({ id, name }: ApiKey): Promise<void> {
-  try {
+const remove = ({ id, name }: ApiKey): Promise<void> =>
+  act(async () => {
     await api.revoke(id);
-    announce(`Removed: ${name}`);
-  } catch (error) {
-    showToast(errorMessage(error));
-  }
-  await load();
-}
+    return `Removed: ${name}`;
+  });
 
 interface Confirmation {
-  readonly heading: string;
+  /** Names the action. */
+  readonly label: string;
   /** Follows the name of the key. */
   readonly text: string;
   readonly field?: { readonly name: string; readonly label: string; readonly value: string };
-  readonly button: { readonly textContent: string; readonly className: string };
-  /** Gets the value of the field. A token that it resolves to is shown. */
-  readonly run: (value: string) => Promise<MintedApiKey | undefined>;
+  /** Gets the value of the field. */
+  readonly run: (value: string) => ReturnType<Action>;
 }
 
-/**
- * Runs an action after confirmation, with the value of the dialog's field. Shows a validation error at the field and any other
- * error as a toast. An action continues if the user closes the dialog; its outcome then leaves the next dialog and the focus alone.
- */
-function confirm({ name }: ApiKey, { heading, text, field, button, run }: Confirmation): void {
-  document.querySelector("#confirm")?.remove();
-  main.append(requireElement("#confirmation", HTMLTemplateElement).content.cloneNode(true));
-  const dialog = requireElement("#confirm", HTMLDialogElement);
-  const input = requireElement("#confirm-value", HTMLInputElement);
-  requireElement("#confirm-heading", HTMLElement).textContent = heading;
-  requireElement("#confirm bdi", HTMLElement).textContent = `“${name}”`;
-  requireElement("#confirm span", HTMLElement).textContent = text;
+/** Asks before an action. The action continues if the user closes the dialog meanwhile. */
+function confirm({ name }: ApiKey, { label, text, field, run }: Confirmation): void {
+  requireElement("#confirm-heading", HTMLElement).textContent = `${label} this key?`;
+  requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), ` ${text}`);
   requireElement("#confirm .form-row", HTMLElement).hidden = field === undefined;
-  const { label = "", ...properties } = field ?? {};
-  requireElement("#confirm label", HTMLElement).textContent = label;
-  Object.assign(input, properties);
-  input.oninput = () => showFieldError(input);
-  Object.assign(requireElement("#confirm-submit", HTMLButtonElement), button);
-  requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => dialog.close();
-  const opener = focusedButton();
-  let isDone = false;
-  onSubmit(requireElement("#confirm form", HTMLFormElement), async () => {
-    try {
-      const minted = await run(input.value.trim());
-      isDone = true;
-      const wasOpen = dialog.open;
-      dialog.close();
-      if (minted !== undefined) openInvite(minted, minted.token);
-      await load();
-      if (wasOpen && !isDialogOpen()) keysHeading.focus();
-    } catch (error) {
-      if (!dialog.open) showToast(errorMessage(error));
-      else if (showError(error, [input])) return;
-      dialog.close();
-      // Another window may have revoked the key.
-      await load();
-    }
-  });
-  dialog.onclose = () => {
-    dialog.remove();
-    // The row may have been replaced while the dialog was open. After the action, the focus goes elsewhere.
-    if (!isDone && opener !== undefined && !opener.button.isConnected) focusButton(opener);
-  };
-  dialog.showModal();
+  requireElement("#confirm label", HTMLElement).textContent = field?.label ?? "";
+  confirmationInput.name = field?.name ?? "";
+  confirmationInput.value = field?.value ?? "";
+  showFieldError(confirmationInput);
+  const button = requireElement("#confirm-submit", HTMLButtonElement);
+  button.textContent = label;
+  button.className = field === undefined ? "danger" : "primary";
+  onSubmit(requireElement("#confirm form", HTMLFormElement), () =>
+    act(() => run(confirmationInput.value.trim()), [confirmationInput]),
+  );
+  confirmation.showModal();
 }
 
 /** Shows a new token, and in private mode a link with which a person signs in. */
@@ -351,7 +296,10 @@ function openInvite(key: ApiKey, token?: string): void {
     const link = createElement("div");
     const advice = "A person signs in with this link. Scan or open it within ten minutes. It works once.";
     inviteContent.append(createElement("p", {}, advice), link);
-    showLink(key, link);
+    api
+      .createLink(key.id)
+      .then(createLinkView, errorMessage)
+      .then((view) => link.replaceChildren(view));
   }
   shownId = token === undefined ? undefined : key.id;
   isUnsaved = token !== undefined;
@@ -370,53 +318,42 @@ function openInvite(key: ApiKey, token?: string): void {
   invite.showModal();
 }
 
-async function showLink({ id }: ApiKey, target: HTMLElement): Promise<void> {
-  try {
-    target.replaceChildren(createLinkView(await api.createLink(id)));
-  } catch (error) {
-    target.textContent = errorMessage(error);
-  }
-}
-
+requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => confirmation.close();
 requireElement("#invite-done", HTMLButtonElement).onclick = () => invite.close();
 invite.onclose = () => {
   inviteContent.replaceChildren();
   shownId = undefined;
   isUnsaved = false;
-  if (!isDialogOpen() && document.activeElement === document.body) keysHeading.focus();
+  focusButton(startedBy);
 };
+// The row may have been replaced while the dialog was open.
+confirmation.onclose = () => focusButton(startedBy);
 
 addEventListener("beforeunload", (event) => {
-  if (isUnsaved) event.preventDefault();
+  if (isUnsaved || content.inert) event.preventDefault();
 });
 
-const NAME_IN_USE: FieldError = {
-  field: "name",
-  message: "is already in use: rotate or revoke the key of this name, or enter another name",
-};
+const NAME_IN_USE = "is already in use: rotate or revoke the key of this name, or enter another name";
+/** Follows an error without an answer from the service, which may have done what was requested. */
+const UNCERTAIN =
+  " The list below shows whether it was done. If there is a new key, revoke it or rotate it, because its token is lost.";
 
-/** Shows an error at its field, or as a toast if it belongs to no visible field. Returns whether it was shown at a field. */
+/** Shows an error at its visible fields, or as a toast if it has none. Returns whether it was shown at a field. */
 function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean {
   const { code, fields = [] } = error instanceof TodoApiError ? error : {};
-  const errors = code === "key_exists" ? [NAME_IN_USE] : fields;
-  const visible = inputs.filter((input) => input.checkVisibility());
-  const isAtField =
-    errors.length > 0 && errors.every(({ field }) => visible.some(({ name }) => name === field));
-  if (isAtField) showFieldErrors(inputs, errors);
-  else showToast(errorMessage(error));
-  return isAtField;
-}
-
-function showFieldErrors(inputs: readonly HTMLInputElement[], errors: readonly FieldError[]): void {
-  const invalid = inputs.filter((input) => {
-    const messages = errors.filter(({ field }) => field === input.name).map(({ message }) => message);
-    showFieldError(input, messages.length === 0 ? "" : `It ${messages.join(" and ")}.`);
-    return messages.length > 0;
-  });
+  const errors = code === "key_exists" ? [{ field: "name", message: NAME_IN_USE }] : fields;
+  const messagesOf = ({ name }: HTMLInputElement): string[] =>
+    errors.filter(({ field }) => field === name).map(({ message }) => message);
+  const invalid = inputs.filter((input) => input.checkVisibility() && messagesOf(input).length > 0);
+  for (const input of invalid) showFieldError(input, `It ${messagesOf(input).join(" and ")}.`);
   invalid[0]?.focus();
+  const isUncertain = code !== undefined && /^(?:network_error|timeout|unexpected_answer)$/.test(code);
+  if (invalid.length === 0) showToast(errorMessage(error), isUncertain ? UNCERTAIN : "");
+  return invalid.length > 0;
 }
 
-for (const input of [nameInput, expiresInput]) input.addEventListener("input", () => showFieldError(input));
+for (const input of [nameInput, expiresInput, confirmationInput])
+  input.addEventListener("input", () => showFieldError(input));
 
 requireElement(".no-script", HTMLElement).remove();
 poll();

@@ -107,7 +107,7 @@ export function ignoreClicksThatClose(popover: HTMLElement, button: HTMLElement)
 
 /** Runs an action when a form is submitted, unless the previous one is pending, and shows that at the button. */
 export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void {
-  form.addEventListener("submit", async (event) => {
+  form.onsubmit = async (event) => {
     event.preventDefault();
     const { submitter } = event;
     if (submitter === null || submitter.ariaDisabled === "true") return;
@@ -115,7 +115,7 @@ export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void 
     await run().finally(() => {
       submitter.ariaDisabled = null;
     });
-  });
+  };
 }
 
 /** Shows an error message at a field. Without a message, clears the error. */
