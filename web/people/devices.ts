@@ -6,23 +6,19 @@ import { isUnauthorized } from "../../src/sdk/retry.ts";
 import { createLinkView } from "../view/copyable.ts";
 import { createButton, createElement, onSubmit, requireElement, showFieldError } from "../view/dom.ts";
 import { errorMessage, formatCount, formatTime } from "../view/messages.ts";
-import type { ask } from "../view/toasts.ts";
-import { request, requestJson } from "./request.ts";
-import { type Device, LINK, readSession } from "./session-requests.ts";
+import { type Device, LINK, readSession, request, requestJson } from "./requests.ts";
 
 const dialog = requireElement("#devices", HTMLDialogElement);
 const deviceList = requireElement("#device-list", HTMLElement);
 const deviceLink = requireElement("#device-link", HTMLElement);
 const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
+const errorElement = requireElement("#devices-error", HTMLElement);
 
 const LINK_CHECK_MS = 5000;
 
 export interface DevicesOptions {
   /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
   readonly sendChanges: () => Promise<number>;
-  /** Whether the window no longer shows the list, because the browser was signed out. */
-  readonly isEnded: () => boolean;
-  readonly ask: typeof ask;
   readonly onSignedOut: () => Promise<void>;
 }
 
@@ -49,6 +45,7 @@ export class DevicesDialog {
 
   async show(): Promise<void> {
     this.#hideLink("");
+    errorElement.textContent = "";
     if (!dialog.open) dialog.showModal();
     this.#shown = "";
     await this.#loadDevices();
@@ -166,21 +163,16 @@ export class DevicesDialog {
   }
 
   async #signOut(): Promise<void> {
-    const { sendChanges, isEnded, ask } = this.#options;
-    const count = await sendChanges();
-    if (isEnded()) return;
+    const count = await this.#options.sendChanges();
+    // The person closed it meanwhile, or the service has signed out the browser.
+    if (!dialog.open) return;
     if (count === 0) return this.#endSession();
-    // The question is outside the dialog, which would cover it.
-    dialog.close();
-    const subject = count === 1 ? "1 change is not sent" : `${formatCount(count)} changes are not sent`;
-    const answer = count === 1 ? "delete it" : "delete them";
-    ask([`${subject}. Sign out and ${answer}?`], {
-      "Sign out": () => {
-        if (!dialog.open) dialog.showModal();
-        this.#endSession();
-      },
-      Cancel: () => {},
+    const [subject, object] =
+      count === 1 ? ["1 change is", "it"] : [`${formatCount(count)} changes are`, "them"];
+    const answer = createButton(`Sign out and delete ${object}`, () => this.#endSession(), {
+      className: "secondary",
     });
+    errorElement.replaceChildren(`${subject} not sent. `, answer);
   }
 
   async #endSession(): Promise<void> {
@@ -197,11 +189,10 @@ const deleteSession = (path: string): Promise<void> => request({ method: "DELETE
 
 /** Runs an action of the dialog. Shows an error there. */
 async function attempt(action: () => Promise<void>): Promise<void> {
-  const message = requireElement("#devices-error", HTMLElement);
-  message.textContent = "";
+  errorElement.textContent = "";
   try {
     await action();
   } catch (error) {
-    message.textContent = errorMessage(error);
+    errorElement.textContent = errorMessage(error);
   }
 }

@@ -15,7 +15,7 @@ import {
 import { errorMessage, formatTime } from "../view/messages.ts";
 import { announce, showToast } from "../view/toasts.ts";
 import { pageVisible } from "../visibility.ts";
-import { request, requestJson } from "./request.ts";
+import { request, requestJson } from "./requests.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;

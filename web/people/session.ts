@@ -1,8 +1,8 @@
 import type { TodoApiError } from "../../src/sdk/client.ts";
 import { onSettingChange, readSetting, writeSetting } from "../settings.ts";
 import { requireElement } from "../view/dom.ts";
-import { ask, showToast } from "../view/toasts.ts";
-import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
+import { showToast } from "../view/toasts.ts";
+import { LINK, OWNER, readSession, type Session } from "./requests.ts";
 import type { DevicesDialog, SignInForm } from "./sign-in.ts";
 
 /** The path of the built sign-in.ts. Only private mode needs it, so it is loaded later. */
@@ -150,8 +150,6 @@ export class SessionView {
     if (loaded === undefined) return showToast(NOT_LOADED);
     this.#devices ??= new loaded.DevicesDialog({
       sendChanges: this.#options.sendChanges,
-      isEnded: () => this.#isEnded,
-      ask,
       onSignedOut: () => this.#onSignedOut(),
     });
     await this.#devices.show();

@@ -5,8 +5,7 @@ import { createTransport } from "../../src/sdk/transport.ts";
 import { writeSetting } from "../settings.ts";
 import { onSubmit, requireElement, showFieldError } from "../view/dom.ts";
 import { errorMessage } from "../view/messages.ts";
-import { request, requestJson } from "./request.ts";
-import { LINK, OWNER, readSession, type Session } from "./session-requests.ts";
+import { LINK, OWNER, readSession, request, requestJson, type Session } from "./requests.ts";
 
 export { DevicesDialog } from "./devices.ts";
 

@@ -46,12 +46,7 @@ function show(message: Content, buttons: Buttons, properties: Partial<HTMLElemen
 export function showToast(...message: Content): void {
   const toasts = stack.querySelectorAll(".toast[role=alert]:has([aria-label=Dismiss])");
   for (const old of [...toasts].slice(MAX_TOASTS - 1)) old.remove();
-  ask(message, { Dismiss: () => {} });
-}
-
-/** Asks a question, which stays until the user answers it. */
-export function ask(question: Content, answers: Buttons): void {
-  show(question, answers, { role: "alert" });
+  show(message, { Dismiss: () => {} }, { role: "alert" });
 }
 
 /** Shows and announces a message that disappears by itself. */
