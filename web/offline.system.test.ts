@@ -412,7 +412,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
           await onPut();
           throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
         };
-        indexedDB.open = () => { throw new DOMException("blocked", "SecurityError"); };
         Object.defineProperty(globalThis, "localStorage", {
           get: () => { throw new DOMException("blocked", "SecurityError"); },
         });

@@ -1,12 +1,11 @@
 import { describe, expect, test } from "bun:test";
-import type { BrowserContext, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
 import { storeWith } from "../test/store.ts";
 import {
   add,
-  chooseAction,
   closeTab,
   createStore,
   dismiss,
@@ -43,36 +42,6 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.goto(url);
 }
 
-/** Opens a page that only keeps others from storing changes. */
-async function openBusy(context: BrowserContext, url: string): Promise<Page> {
-  const page = await context.newPage();
-  await page.goto(`${url}/api/openapi.json`);
-  return page;
-}
-
-/** Keeps other pages from storing changes, as a slow disk does. Returns what ends this. */
-async function holdChanges(page: Page): Promise<() => Promise<void>> {
-  await page.evaluate(
-    () =>
-      new Promise<void>((resolve) => {
-        const opening = indexedDB.open("todo-service");
-        opening.onsuccess = () => {
-          const store = opening.result.transaction("changes", "readwrite").objectStore("changes");
-          const again = (): void => {
-            resolve();
-            if (document.title === "released") opening.result.close();
-            else store.count().onsuccess = again;
-          };
-          store.count().onsuccess = again;
-        };
-      }),
-  );
-  return () =>
-    page.evaluate(() => {
-      document.title = "released";
-    });
-}
-
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { openList } = useTodosPage();
 
@@ -94,25 +63,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
     await untilChanges(page, 0);
     await expectTitles(page, ["(one)", "three"]);
-  });
-
-  test("clears what was ticked offline if the page closes, and the list arrives before IndexedDB answers", async () => {
-    const { page: first, store, service } = await openList(["one", "two"]);
-    const context = first.context();
-    const busy = await openBusy(context, service.url);
-    await context.setOffline(true);
-    await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilChanges(first, 1);
-    await chooseAction(first, /^Clear/);
-    await expectTitles(first, ["two"]);
-    await closeTab(first);
-    const release = await holdChanges(busy);
-    await context.setOffline(false);
-    const page = await context.newPage();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
-    await release();
-    await untilStored(store, ["2 two"]);
   });
 
   test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {
@@ -141,36 +91,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 (one)", ...left, "3 three"]);
     await expectTitles(page, ["(one)", ...left.map(() => "two"), "three"]);
     expect(await page.getByRole("alert").count()).toBe(0);
-  });
-
-  test("keeps the undo that IndexedDB has not stored when the page closes", async () => {
-    const { page: first, service } = await openList(["one"]);
-    const context = first.context();
-    const busy = await openBusy(context, service.url);
-    await context.setOffline(true);
-    await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilChanges(first, 1);
-    const release = await holdChanges(busy);
-    await first.keyboard.press("ControlOrMeta+z");
-    await expectTitles(first, ["one"]);
-    await closeTab(first);
-    await release();
-    const page = await context.newPage();
-    await page.route(/api/, (route) => route.abort());
-    await context.setOffline(false);
-    await page.goto(service.url);
-    await untilChanges(page, 0);
-  });
-
-  test("sends a tick that IndexedDB has not stored when the page closes", async () => {
-    const { page, store, service } = await openList(["one"]);
-    const busy = await openBusy(page.context(), service.url);
-    const release = await holdChanges(busy);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await expectTitles(page, ["(one)"]);
-    await closeTab(page);
-    await untilStored(store, ["1 (one)"]);
-    await release();
   });
 
   test("does not repeat a tick that may have arrived when the page closes", async () => {

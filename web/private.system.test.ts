@@ -54,24 +54,6 @@ async function startPrivate(scope: Scope = "write") {
   };
 }
 
-/** Makes IndexedDB answer later than the service. */
-const LATE_DATABASE = `{
-  const { open } = IDBFactory.prototype;
-  IDBFactory.prototype.open = function (...given) {
-    const late = {};
-    const openLate = () => {
-      const request = open.apply(this, given);
-      for (const name of ["onupgradeneeded", "onsuccess"])
-        request[name] = () => {
-          late.result = request.result;
-          late[name]?.();
-        };
-    };
-    setTimeout(openLate, 1000);
-    return late;
-  };
-}`;
-
 describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
   const { open, use } = useChromium();
 
@@ -146,7 +128,6 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       await page.context().setOffline(true);
       await page.getByRole("checkbox", { name: "mine alone" }).check();
       for (const { id } of await store.keys.list()) await store.keys.delete(id);
-      await page.context().addInitScript(LATE_DATABASE);
       await page.context().setOffline(false);
       await page.getByText("This browser was signed out.").waitFor();
       await signIn(page, { ...ANN, user });

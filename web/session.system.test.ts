@@ -172,7 +172,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await other.getByText("This list is private.").waitFor();
     expect(await other.locator("body").textContent()).not.toMatch(/mine alone|by ann|the latest/);
     await untilChanges(other, 0);
-    expect(await other.evaluate("Object.keys(localStorage).join()")).not.toContain("closing");
+    expect(await other.evaluate("Object.keys(localStorage).join()")).not.toContain("change");
     await other.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))");
     expect(await other.evaluate(IS_KEPT)).toBe(false);
     // The next person signs in once.

@@ -6,12 +6,14 @@ export function readSetting(name: string): string | undefined {
   return withStorage((storage) => storage.getItem(PREFIX + name)) ?? undefined;
 }
 
-/** Stores a value, or removes it without one. */
-export function writeSetting(name: string, value?: string): void {
-  withStorage((storage) => {
+/** Stores a value, or removes it without one. Returns whether the browser did so. */
+export function writeSetting(name: string, value?: string): boolean {
+  const isWritten = withStorage((storage) => {
     if (value === undefined) storage.removeItem(PREFIX + name);
     else storage.setItem(PREFIX + name, value);
+    return true;
   });
+  return isWritten === true;
 }
 
 /** Returns the values of all names with a prefix, in order of name. */
@@ -21,10 +23,10 @@ export function listSettings(prefix: string): ReadonlyMap<string, string> {
   return new Map(matching.map(([name, value]) => [name.slice(PREFIX.length), value]));
 }
 
-/** Runs when another window has changed one of the values, with the name of the value. */
-export function onSettingChange(run: (name: string) => void): void {
-  window.addEventListener("storage", ({ key }) => {
-    if (key?.startsWith(PREFIX) === true) run(key.slice(PREFIX.length));
+/** Runs when another window has changed one of the values, with its name and without a value if it is removed. */
+export function onSettingChange(run: (name: string, value: string | undefined) => void): void {
+  window.addEventListener("storage", ({ key, newValue }) => {
+    if (key?.startsWith(PREFIX) === true) run(key.slice(PREFIX.length), newValue ?? undefined);
   });
 }
 

@@ -123,16 +123,14 @@ function onDelay(sendError?: TodoApiError): void {
 }
 
 /** Unsent changes belong to who made them. Someone else sees what is deleted. */
-async function onSignedIn({ scope }: Session, owner: string): Promise<void> {
+function onSignedIn({ scope }: Session, owner: string): void {
   if (scope === "read") {
     composer.setReadOnly();
     view.setReadOnly();
   }
   outbox.owner = owner;
-  await outbox.dropForeign((changes) => {
-    const titles = changes.flatMap(({ targets }) => targets.map(({ title }) => title));
-    showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
-  });
+  const titles = outbox.dropForeign().flatMap(({ targets }) => targets.map(({ title }) => title));
+  if (titles.length > 0) showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
 }
 
 /** Sends changes when it is known whose they are. */

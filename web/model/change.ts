@@ -26,6 +26,8 @@ export interface Change {
   readonly sent?: string;
   /** Who made it, if the service is private. */
   readonly owner?: string;
+  /** A deletion that can be undone. Only its window has it. */
+  readonly isHeld?: boolean;
 }
 
 /** What the service did not do, and why. */

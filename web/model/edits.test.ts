@@ -3,7 +3,6 @@ import fc from "fast-check";
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { type Change, type ChangeKind, newId, type Target } from "./change.ts";
 import {
-  addLeft,
   isReplaced,
   MAX_CLOSING,
   MAX_SENDING,
@@ -13,7 +12,6 @@ import {
   selectClosing,
   selectReady,
   settle,
-  toClosing,
   toKeys,
 } from "./edits.ts";
 
@@ -21,19 +19,8 @@ const ROUNDS = Number(process.env.TODO_TEST_EDITS_ROUNDS ?? 1000);
 const SENT = "a-1";
 
 const step = fc.record({
-  what: fc.constantFrom(
-    "add",
-    "addDone",
-    "toggle",
-    "toggle",
-    "delete",
-    "clear",
-    "send",
-    "send",
-    "commit",
-    "close",
-  ),
-  /** Chooses a to-do, a group of changes, or how many edits are stored when the page closes. */
+  what: fc.constantFrom("add", "addDone", "toggle", "toggle", "delete", "clear", "send", "send", "close"),
+  /** Chooses a to-do or a group of changes. */
   at: fc.nat({ max: 20 }),
   /** What becomes of the requests, in turn. */
   outcomes: fc.array(fc.constantFrom("ok", "ok", "ok", "lost", "failed", "rejected"), { minLength: 1 }),
@@ -65,56 +52,33 @@ function createServer() {
   };
 }
 
-/** Pages of one browser, one after the other, that share stored changes. */
+/** Pages of one browser, one after the other. */
 function createPages() {
-  type Edit = (changes: readonly Change[]) => readonly Change[];
-  let shown: readonly Change[] = [];
-  let stored: readonly Change[] = [];
-  let waiting: Edit[] = [];
+  let changes: readonly Change[] = [];
   let own = new Set<string>();
-  let ended = new Set<string>();
   const created = new Map<TodoId, Todo>();
   return {
     created,
     get changes(): readonly Change[] {
-      return shown;
+      return changes;
     },
-    edit: (edit: Edit): void => {
-      const before = shown;
-      shown = edit(before);
-      for (const { key } of shown) if (!toKeys(before).has(key)) own.add(key);
-      ended = ended.union(toKeys(before).difference(toKeys(shown)));
-      waiting.push(edit);
+    edit: (edit: (changes: readonly Change[]) => readonly Change[]): void => {
+      const before = toKeys(changes);
+      changes = edit(changes);
+      for (const { key } of changes) if (!before.has(key)) own.add(key);
     },
-    /** The browser stores the edits. */
-    commit: (): void => {
-      stored = waiting.reduce((changes, edit) => edit(changes), stored);
-      expect(stored).toEqual(shown);
-      waiting = [];
-      ended = new Set();
-    },
-    /** The page closes when the browser has stored some edits. The next page knows no answers. */
-    close: (count: number): readonly Change[] => {
-      stored = waiting.slice(0, count).reduce((changes, edit) => edit(changes), stored);
-      const sending = selectClosing(shown.filter(({ key }) => own.has(key)));
-      shown = markSent(shown, toKeys(sending), SENT);
-      const closing = JSON.parse(JSON.stringify(toClosing(shown, own, ended)));
-      const other = changeOf("created", newId());
-      expect(addLeft([...stored, other], [closing])).toContain(other);
-      const left = addLeft(stored, [closing]);
-      expect(addLeft(left, [closing])).toEqual(left);
-      // What was sent and answered may be sent again.
-      const kept = left.filter(({ key, sent }) => sent === undefined || toKeys(shown).has(key));
-      expect(toKeys(kept)).toEqual(toKeys(shown));
-      [shown, stored] = [left, left];
-      [waiting, own, ended] = [[], new Set(), new Set()];
+    /** Returns what the page sends. The next page knows no answers. */
+    close: (): readonly Change[] => {
+      const sending = selectClosing(changes.filter(({ key }) => own.has(key)));
+      changes = markSent(changes, toKeys(sending), SENT);
+      own = new Set();
       created.clear();
       return sending;
     },
   };
 }
 
-test("the service gets what the user sees, whatever is lost, rejected, stored late or sent while closing", () => {
+test("the service gets what the user sees, whatever is lost, rejected or sent while closing", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
       const server = createServer();
@@ -139,9 +103,7 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
       };
       const send = (group: readonly Change[], outcomes: Iterator<string>): void => {
         for (const { key } of group) {
-          // A request waits until its mark is stored.
           pages.edit((changes) => markSent(changes, new Set([key]), SENT));
-          pages.commit();
           const current = pages.changes.find((one) => one.key === key);
           const done = new Set<TodoId>();
           let isFailed = false;
@@ -194,10 +156,9 @@ test("the service gets what the user sees, whatever is lost, rejected, stored la
           const groups = ready();
           const group = groups[at % groups.length];
           if (group !== undefined) send(group, outcomes.values());
-        } else if (what === "commit") pages.commit();
-        else if (what === "close") {
+        } else if (what === "close") {
           const results = outcomes.values();
-          for (const { kind, targets } of pages.close(at))
+          for (const { kind, targets } of pages.close())
             for (const target of targets) if (results.next().value === "ok") server.write(kind, target);
         }
         pages.edit((changes) => rename(changes, pages.created));

@@ -136,14 +136,6 @@ export function selectReady(
   return created.length > 0 && !isCreating ? [created, ...groups] : groups;
 }
 
-/** What a page leaves when it closes, because the browser may abort its transactions then. */
-export interface Closing {
-  /** The page's own changes. */
-  readonly changes: Changes;
-  /** The keys of the changes that the page has removed, as far as IndexedDB may still have them. */
-  readonly ended: readonly string[];
-}
-
 /** Returns the changes that a closing page sends: as many as the browser takes, without those to new to-dos. */
 export function selectClosing(changes: Changes): Changes {
   let requests = 0;
@@ -152,30 +144,4 @@ export function selectClosing(changes: Changes): Changes {
     requests += change.targets.length;
     return requests <= MAX_CLOSING;
   });
-}
-
-/**
- * Returns what a closing page leaves.
- * @param own the keys of its own changes
- * @param ended the keys of the changes that it has removed since IndexedDB had all of its edits
- */
-export const toClosing = (
-  changes: Changes,
-  own: ReadonlySet<string>,
-  ended: ReadonlySet<string>,
-): Closing => ({ changes: changes.filter(({ key }) => own.has(key)), ended: [...ended] });
-
-/** Adds what closed pages left. Doing so twice changes nothing. What was sent meanwhile may be sent again. */
-export function addLeft(changes: Changes, closings: readonly Closing[]): Changes {
-  if (closings.length === 0) return changes;
-  const byKey = new Map(changes.map((change) => [change.key, change]));
-  for (const { changes: left, ended } of closings) {
-    for (const change of left) {
-      const sent = byKey.get(change.key)?.sent;
-      byKey.set(change.key, sent === undefined ? change : { ...change, sent });
-    }
-    // One that was sent may have arrived, so that only the service knows what it needs.
-    for (const key of ended) if (byKey.get(key)?.sent === undefined) byKey.delete(key);
-  }
-  return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }

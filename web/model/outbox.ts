@@ -2,62 +2,46 @@ import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import type { Confirmation } from "../../src/sdk/overlay.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "../settings.ts";
 import { type Change, type ChangeKind, isDeletion, newId, passId, type Target } from "./change.ts";
-import { editChanges, openDatabase } from "./database.ts";
 import * as edits from "./edits.ts";
 
 /** The service's answer to one target of a change. */
 export interface Answer extends Confirmation {
-  /** The change. */
-  readonly key: string;
   /** The id of the target, which differs from the to-do's if it is new. */
   readonly id: TodoId;
 }
 
-type Edit = (changes: readonly Change[]) => readonly Change[];
-
-const CLOSING = "closing.";
+/** The settings with this prefix hold one change each, by its key. */
+const CHANGE = "change.";
+/** A message to the other windows, which get it before they see that the answered changes are gone. */
+const ANSWERS = "answers";
 
 /**
- * The user's unsent changes, in order. They survive the page in IndexedDB, and all windows of the browser share them. Each
- * edit applies here at once, and then to the stored changes, which decide. Each time, there is a `change` event. A deletion
- * waits here first, so that it can be undone: until it is released, only this window knows it.
+ * The user's unsent changes, in order. They survive the page in localStorage, and all windows of the browser share them. A
+ * deletion waits in the memory of its window first, so that it can be undone. Each edit is followed by a `change` event.
  */
 export class Outbox extends EventTarget {
-  #stored: readonly Change[] = [];
-  /** The keys of the changes that edits of this page have removed since IndexedDB had all of its edits. */
-  readonly #ended = new Set<string>();
-  /** The deletions that can be undone. */
-  #held: readonly Change[] = [];
+  #all: readonly Change[] = [];
   #onAnswers = (_answers: readonly Answer[]): void => {};
-  /** The number of edits that are not stored yet. */
-  #pending = 0;
-  #database: IDBDatabase | undefined;
-  readonly #opened: Promise<void>;
   readonly #unstored = new AbortController();
-  readonly #channel = new BroadcastChannel("todo-service.outbox");
   /** Who uses this window: who was signed in last, until the service answers; `undefined` if the service is not private. */
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
   /** The keys of the changes that were made in this page, or that it takes over. */
   readonly #mine = new Set<string>();
-  readonly #found: Promise<readonly Change[]>;
+  readonly #found: readonly Change[];
   readonly #created = new Map<TodoId, Todo>();
 
   constructor() {
     super();
-    this.#opened = openDatabase().then((database) => {
-      this.#database = database;
-      if (database === undefined) this.#unstored.abort();
+    onSettingChange((name, value) => {
+      if (name === ANSWERS && value !== undefined) this.#keepAnswers(JSON.parse(value));
+      if (!name.startsWith(CHANGE)) return;
+      const others = this.#all.filter(({ key }) => CHANGE + key !== name);
+      this.#receive([...others, ...parseChange(value)]);
     });
-    this.#channel.onmessage = ({ data }: MessageEvent<readonly Answer[]>) => {
-      this.#keepAnswers(data);
-      this.reload();
-    };
-    onSettingChange((name) => {
-      if (name.startsWith(CLOSING) && readSetting(name) !== undefined) this.reload();
-    });
-    this.#found = this.reload();
+    this.reload();
+    this.#found = this.#all;
   }
 
   /** Calls a function with the service's answers to changes, also to those that other windows have sent. */
@@ -67,12 +51,12 @@ export class Outbox extends EventTarget {
 
   /** The changes of the owner, in order. Those of someone else are neither shown nor sent. */
   get changes(): readonly Change[] {
-    return [...this.sendable, ...this.#held];
+    return this.#all.filter(this.#isOwn);
   }
 
   /** The changes of the owner that wait for the service only. */
   get sendable(): readonly Change[] {
-    return this.#stored.filter(this.#isOwn);
+    return this.changes.filter(({ isHeld }) => isHeld !== true);
   }
 
   /** The number of changes, where a change to many to-dos counts once for each. */
@@ -93,66 +77,52 @@ export class Outbox extends EventTarget {
     return this.#created;
   }
 
-  #notify(): void {
+  /** Edits what this window has, and stores the difference. */
+  #edit(edit: (changes: readonly Change[]) => readonly Change[]): void {
+    const before = new Set(this.#all);
+    const after = edit(this.#all);
+    if (after === this.#all) return;
+    const keys = edits.toKeys(after);
+    for (const { key } of before) if (!keys.has(key)) writeSetting(CHANGE + key);
+    for (const change of after) if (!before.has(change)) this.#store(change);
+    this.#show(after);
+  }
+
+  #store(change: Change): void {
+    if (change.isHeld === true || this.unstored.aborted) return;
+    if (!writeSetting(CHANGE + change.key, JSON.stringify(change))) this.#unstored.abort();
+  }
+
+  #show(changes: readonly Change[]): void {
+    this.#all = changes;
     this.dispatchEvent(new Event("change"));
   }
 
-  /**
-   * Resolves to all changes when the edit is stored.
-   * @param here what applies here at once
-   */
-  async #edit(edit: Edit, here = edit): Promise<readonly Change[]> {
-    const before = this.#stored;
-    this.#apply(here);
-    if (this.#stored !== before) this.#notify();
-    this.#pending++;
-    await this.#opened;
-    let isEdited = false;
-    const editStored = (stored: readonly Change[]): readonly Change[] => {
-      for (const { key } of stored.slice(-1)) passId(key);
-      const after = edit(stored);
-      isEdited = after !== stored;
-      if (!this.unstored.aborted) return after;
-      // A full disk still deletes.
-      const keys = edits.toKeys(after);
-      return stored.filter(({ key }) => keys.has(key));
-    };
-    const stored = this.#database && (await editChanges(this.#database, editStored).catch(ignoreFullStorage));
-    this.#pending--;
-    if (stored === undefined) this.#unstored.abort();
-    if (this.unstored.aborted) {
-      // The stored changes may lack earlier edits, so the caller learns what this edit does here.
-      edit(before);
-    } else if (stored !== undefined && this.#pending === 0) {
-      this.#stored = stored;
-      this.#ended.clear();
-      this.#notify();
-    }
-    if (isEdited) this.#channel.postMessage([]);
-    return stored ?? this.#stored;
+  /** Shows what is stored, in the order of the keys. */
+  #receive(changes: readonly Change[]): void {
+    const sorted = changes.toSorted((a, b) => (a.key < b.key ? -1 : 1));
+    for (const { key } of sorted.slice(-1)) passId(key);
+    this.#show(edits.rename(sorted, this.#created));
   }
 
-  /** Applies an edit here only. */
-  #apply(edit: Edit): void {
-    const before = this.#stored;
-    this.#stored = edit(before);
-    for (const key of edits.toKeys(before).difference(edits.toKeys(this.#stored))) this.#ended.add(key);
+  /** Reads the stored changes. A page that was frozen has missed those of other windows. */
+  reload(): void {
+    if (this.unstored.aborted) return;
+    const stored = [...listSettings(CHANGE).values()].flatMap(parseChange);
+    this.#receive([...stored, ...this.#all.filter(({ isHeld }) => isHeld)]);
   }
 
-  /** Deletes the changes of someone else who used this browser before. Passes them to `tell` first. */
-  async dropForeign(tell: (changes: readonly Change[]) => void): Promise<void> {
-    // The browser's database may answer later than the service.
-    const foreign = (await this.reload()).filter((change) => !this.#isOwn(change));
-    if (foreign.length === 0) return;
-    tell(foreign);
-    await this.#edit((changes) => changes.filter(this.#isOwn));
+  /** Deletes the changes of someone else who used this browser before, and returns them. */
+  dropForeign(): readonly Change[] {
+    const foreign = this.#all.filter((change) => !this.#isOwn(change));
+    if (foreign.length > 0) this.#edit((changes) => changes.filter(this.#isOwn));
+    return foreign;
   }
 
   /** Deletes all changes, because the browser was signed out. */
-  async clear(): Promise<void> {
-    this.#held = [];
-    await this.#edit(() => []);
-    for (const name of listSettings(CLOSING).keys()) writeSetting(name);
+  clear(): void {
+    for (const name of listSettings(CHANGE).keys()) writeSetting(name);
+    this.#show([]);
   }
 
   /**
@@ -161,15 +131,14 @@ export class Outbox extends EventTarget {
    */
   add(kind: ChangeKind, targets: readonly Target[], confirmed: ReadonlySet<TodoId>): readonly Change[] {
     const parts = this.#split(kind, targets);
-    this.#store(parts, confirmed);
+    this.#edit((changes) => edits.replaceUnsent(changes, parts, confirmed));
     return parts;
   }
 
   /** Adds a deletion, in parts, which can be undone until it is released. */
   hold(kind: ChangeKind, targets: readonly Target[]): readonly Change[] {
-    const parts = this.#split(kind, targets);
-    this.#held = [...this.#held, ...parts];
-    this.#notify();
+    const parts = this.#split(kind, targets).map((part) => ({ ...part, isHeld: true }));
+    this.#edit((changes) => [...changes, ...parts]);
     return parts;
   }
 
@@ -178,41 +147,43 @@ export class Outbox extends EventTarget {
       const start = index * edits.MAX_TARGETS;
       const part = targets.slice(start, start + edits.MAX_TARGETS);
       return {
-        ...{ key: newId(), kind, targets: part.map((target) => edits.renameTarget(target, this.#created)) },
+        ...{ key: this.#newKey(), kind },
+        targets: part.map((target) => edits.renameTarget(target, this.#created)),
         ...(this.owner !== undefined && { owner: this.owner }),
       };
     });
   }
 
-  #store(added: readonly Change[], confirmed: ReadonlySet<TodoId> = new Set()): void {
-    for (const { key } of added) this.#mine.add(key);
-    this.#edit((changes) => edits.replaceUnsent(changes, added, confirmed));
+  #newKey(): string {
+    const key = newId();
+    this.#mine.add(key);
+    return key;
   }
 
-  /** Sends deletions that are held, or all of them, without waiting any longer. */
-  release(parts = this.#held): void {
-    const released = this.#takeHeld(parts);
-    if (released.length > 0) this.#store(released);
-  }
-
-  /** Ends the wait of deletions. They get new keys, because the order of the releases decides, and not that of the clicks. */
-  #takeHeld(parts: readonly Change[]): readonly Change[] {
-    const keys = edits.toKeys(parts);
-    const taken = this.#held.filter(({ key }) => keys.has(key));
-    this.#held = this.#held.filter(({ key }) => !keys.has(key));
-    return taken.map((change) => ({ ...change, key: newId() }));
+  /**
+   * Sends deletions that are held, or all of them, without waiting any longer. They get new keys, because the order of the
+   * releases decides, and not that of the clicks.
+   */
+  release(parts = this.#all): void {
+    const held = this.#findHeld(parts);
+    const released = held.map(({ isHeld, ...change }) => ({ ...change, key: this.#newKey() }));
+    if (held.length === 0) return;
+    this.#edit((changes) => edits.replaceUnsent(without(changes, held), released, new Set()));
   }
 
   /** Returns whether a deletion can still be undone. */
   isHeld(parts: readonly Change[]): boolean {
-    const keys = edits.toKeys(parts);
-    return this.#held.some(({ key }) => keys.has(key));
+    return this.#findHeld(parts).length > 0;
   }
 
   /** Takes a deletion back that is held. */
   withdraw(parts: readonly Change[]): void {
-    this.#takeHeld(parts);
-    this.#notify();
+    this.#edit((changes) => without(changes, this.#findHeld(parts)));
+  }
+
+  #findHeld(parts: readonly Change[]): readonly Change[] {
+    const keys = edits.toKeys(parts);
+    return this.#all.filter(({ key, isHeld }) => isHeld === true && keys.has(key));
   }
 
   /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
@@ -228,40 +199,32 @@ export class Outbox extends EventTarget {
   }
 
   /** Sends what the page found at its start, because without Web Locks nothing shows which windows are gone. */
-  async takeOver(): Promise<void> {
-    for (const { key } of await this.#found) this.#mine.add(key);
+  takeOver(): void {
+    for (const { key } of this.#found) this.#mine.add(key);
   }
 
-  /** Marks a change as sent. Resolves to undefined if it was undone meanwhile. */
-  async claim({ key }: Change, position: string): Promise<Change | undefined> {
-    let claimed: Change | undefined;
-    await this.#edit((changes) => {
-      claimed = changes.find((change) => change.key === key);
-      return edits.markSent(changes, new Set([key]), position);
-    });
-    return claimed;
+  /** Marks a change as sent. Returns undefined if it was undone meanwhile. */
+  claim({ key }: Change, position: string): Change | undefined {
+    this.#edit((changes) => edits.markSent(changes, new Set([key]), position));
+    return this.#all.find((change) => change.key === key);
   }
 
   /** Removes targets whose requests are done, with the service's answers to them. */
-  async settle({ key }: Change, done: ReadonlySet<TodoId>, answers: readonly Answer[]): Promise<void> {
+  settle({ key }: Change, done: ReadonlySet<TodoId>, answers: readonly Answer[]): void {
     this.#keepAnswers(answers);
-    // Other windows need the answers before they see that the change is gone.
-    this.#channel.postMessage(answers);
-    const settle = (changes: readonly Change[]): readonly Change[] =>
-      edits.settle(changes, key, done, this.#created);
-    this.#held = settle(this.#held);
-    await this.#edit(settle);
+    if (answers.length > 0) writeSetting(ANSWERS, JSON.stringify(answers));
+    writeSetting(ANSWERS);
+    this.#edit((changes) => edits.settle(changes, key, done, this.#created));
   }
 
   /** Removes targets of a change without sending them, and later changes to its new to-dos. */
-  drop(change: Change, targets: readonly Target[]): Promise<void> {
-    return this.settle(change, new Set(targets.map(({ id }) => id)), []);
+  drop(change: Change, targets: readonly Target[]): void {
+    this.settle(change, new Set(targets.map(({ id }) => id)), []);
   }
 
   #keepAnswers(answers: readonly Answer[]): void {
-    if (answers.length === 0) return;
     for (const { id, kind, todo } of answers) if (kind === "create") this.#created.set(id, todo);
-    this.#held = edits.rename(this.#held, this.#created);
+    this.#all = edits.rename(this.#all, this.#created);
     this.#onAnswers(answers);
   }
 
@@ -270,52 +233,27 @@ export class Outbox extends EventTarget {
    * @param position marks them as sent. Without it, the page sends none
    */
   releaseBeforeClosing(position: string | undefined): readonly Change[] {
-    const released = this.#takeHeld(this.#held);
-    for (const { key } of released) this.#mine.add(key);
-    this.#apply((changes) => edits.replaceUnsent(changes, released, new Set()));
-    const own = this.sendable.filter(({ key }) => this.#mine.has(key));
-    const sending = edits.toKeys(position === undefined ? [] : edits.selectClosing(own));
-    this.#stored = edits.markSent(this.#stored, sending, position ?? "");
-    const closing = edits.toClosing(this.#stored, this.#mine, this.#ended);
     // After a sign-out, nothing may stay in the browser.
-    if (readSetting("owner") === this.owner && closing.changes.length + this.#pending > 0)
-      writeSetting(CLOSING + newId(), JSON.stringify(closing));
-    return this.#stored.filter(({ key }) => sending.has(key));
-  }
-
-  /** Reads the stored changes again, with what closed windows left, and with the ids of new to-dos that were sent since. */
-  async reload(): Promise<readonly Change[]> {
-    let left: ReadonlyMap<string, string> = new Map();
-    const rename: Edit = (changes) => edits.rename(changes, this.#created);
-    const addLeft: Edit = (changes) => {
-      left = listSettings(CLOSING);
-      const closings = [...left.values()].flatMap(parseClosing);
-      for (const { key } of closings.flatMap((closing) => closing.changes)) this.#mine.add(key);
-      return rename(edits.addLeft(changes, closings));
-    };
-    // A change that was left must not be sent before earlier ones that only IndexedDB has.
-    let changes = await this.#edit(addLeft, rename);
-    if (this.unstored.aborted) {
-      this.#stored = addLeft(this.#stored);
-      this.#notify();
-      changes = this.#stored;
-    }
-    for (const name of left.keys()) writeSetting(name);
-    return changes;
+    if (readSetting("owner") !== this.owner) this.#unstored.abort();
+    this.reload();
+    this.release();
+    if (position === undefined) return [];
+    const own = this.sendable.filter(({ key }) => this.#mine.has(key));
+    const sending = edits.toKeys(edits.selectClosing(own));
+    this.#edit((changes) => edits.markSent(changes, sending, position));
+    return this.sendable.filter(({ key }) => sending.has(key));
   }
 }
 
-/** Returns no entry for a text that another program of this origin, or another version of the page, has written. */
-function parseClosing(text: string): readonly edits.Closing[] {
+const without = (changes: readonly Change[], removed: readonly Change[]): readonly Change[] =>
+  changes.filter((change) => !removed.includes(change));
+
+/** Returns no change for a text that another program of this origin, or another version of the page, has written. */
+function parseChange(text = ""): readonly Change[] {
   try {
-    const { changes, ended } = JSON.parse(text);
-    return Array.isArray(changes) && Array.isArray(ended) ? [{ changes, ended }] : [];
+    const change = JSON.parse(text);
+    return Array.isArray(change.targets) ? [change] : [];
   } catch {
     return [];
   }
-}
-
-/** Without space on the disk, changes last as long as the page. */
-function ignoreFullStorage(error: unknown): undefined {
-  if (!(error instanceof DOMException)) throw error;
 }

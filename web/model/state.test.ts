@@ -16,7 +16,7 @@ class Changes extends EventTarget implements Source {
     this.#answer = run;
   }
 
-  async drop(_change: Change, targets: readonly Target[]): Promise<void> {
+  drop(_change: Change, targets: readonly Target[]): void {
     this.dropped = targets;
   }
 
@@ -26,7 +26,7 @@ class Changes extends EventTarget implements Source {
   }
 
   answer(change: Change, kind: "create" | "delete", todo: Todo, position: string): void {
-    for (const { id } of change.targets) this.#answer([{ key: change.key, id, kind, todo, position }]);
+    for (const { id } of change.targets) this.#answer([{ id, kind, todo, position }]);
   }
 }
 

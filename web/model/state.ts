@@ -22,8 +22,6 @@ type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListe
 export class State {
   readonly #outbox: Changes;
   readonly #overlay = new Overlay();
-  /** The targets of changes that the service has answered. The outbox of a window that did not send them may still have them. */
-  readonly #answered = new Set<string>();
   /** The number of answers when the list was requested that arrives next. */
   #answers: number | undefined;
   #confirmed: readonly Todo[] = [];
@@ -95,22 +93,18 @@ export class State {
 
   /** The service has answered changes. Their effects stay until the list has them. */
   #confirm(answers: readonly Answer[]): void {
-    for (const { key, id, ...confirmation } of answers) {
-      this.#answered.add(`${key}/${id}`);
-      this.#overlay.confirm(id, confirmation);
-    }
+    for (const { id, ...confirmation } of answers) this.#overlay.confirm(id, confirmation);
     this.#shown = undefined;
   }
 
   /** Shows the effects of the changes of the outbox, in their order. */
   #show(): readonly Todo[] {
-    const { changes } = this.#outbox;
-    const isPending = (key: string, { id }: Target): boolean => !this.#answered.has(`${key}/${id}`);
+    const { changes, created } = this.#outbox;
     this.#overlay.pending = changes
       .filter(({ kind }) => kind !== "cleared")
-      .flatMap(({ key, kind, targets }) =>
-        targets.filter((target) => isPending(key, target)).map((target) => toWrite(kind, target)),
-      );
+      .flatMap(({ kind, targets }) => targets.map((target) => toWrite(kind, target)))
+      // Another window has the answer already, and removes the change next.
+      .filter(({ todo }) => !created.has(todo.id));
     // Each is hidden while it is done, because someone may reopen it before it is sent.
     const clearing = changes.filter(({ kind }) => kind === "cleared");
     const cleared = new Set(clearing.flatMap(({ targets }) => targets.map(({ id }) => id)));

@@ -14,9 +14,9 @@ export interface SessionOptions {
   /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
   readonly sendChanges: () => Promise<number>;
   /** Deletes the changes that were not sent. */
-  readonly forgetChanges: () => Promise<void>;
+  readonly forgetChanges: () => void;
   /** The service is private, and this browser is signed in. */
-  readonly onSignedIn: (session: Session, owner: string) => Promise<void>;
+  readonly onSignedIn: (session: Session, owner: string) => void;
 }
 
 const app = requireElement("#app", HTMLElement);
@@ -81,7 +81,7 @@ export class SessionView {
       if (this.#owner !== owner) await this.#leave();
       return;
     }
-    await this.#options.onSignedIn(session, owner);
+    this.#options.onSignedIn(session, owner);
     writeSetting(OWNER, owner);
     this.#setting = readSetting(OWNER);
     this.#owner = owner;
@@ -160,7 +160,8 @@ export class SessionView {
     this.#end();
     // Tells the other windows, which do the same.
     writeSetting(OWNER);
-    await Promise.all([this.#options.forgetList(), this.#options.forgetChanges()]);
+    this.#options.forgetChanges();
+    await this.#options.forgetList();
     location.replace("/");
   }
 }

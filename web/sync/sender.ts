@@ -67,7 +67,7 @@ export class Sender {
     const { outbox } = this.#options;
     const locks = await findLocks();
     if (locks === undefined) {
-      await outbox.takeOver();
+      outbox.takeOver();
       return this.#run(signal);
     }
     const shared = AbortSignal.any([signal, outbox.unstored]);
@@ -150,7 +150,7 @@ export class Sender {
     const done = new Set<TodoId>();
     this.#requested.set(change.key, done);
     try {
-      const claimed = await outbox.claim(change, position);
+      const claimed = outbox.claim(change, position);
       if (claimed !== undefined) await this.#sendTargets(claimed, done, rejections, signal);
     } finally {
       this.#requested.delete(change.key);
@@ -164,22 +164,21 @@ export class Sender {
    */
   async #settleSent(change: Change, position: string, signal: AbortSignal): Promise<void> {
     const { api, outbox } = this.#options;
-    const { key, kind, sent, targets } = change;
+    const { kind, sent, targets } = change;
     if (sent === undefined || (kind !== "done" && kind !== "open")) return;
     const seen = new Map<TodoId, Answer>();
     for (const event of await api.changesBetween(sent, position, signal)) {
       if (event.type !== "updated") continue;
       const { todo, position } = event;
       const { id, done } = todo;
-      if (seen.has(id) || done === (kind === "done"))
-        seen.set(id, { kind: "setDone", todo, position, key, id });
+      if (seen.has(id) || done === (kind === "done")) seen.set(id, { kind: "setDone", todo, position, id });
     }
     const settled = targets.filter(
       (target) => seen.has(target.id) || edits.isReplaced(outbox.sendable, change, target),
     );
     const answers = settled.flatMap(({ id }) => seen.get(id) ?? []);
     if (settled.length === 0) return;
-    await outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
+    outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
     this.#onAnswered();
   }
 
@@ -191,7 +190,7 @@ export class Sender {
     signal: AbortSignal,
   ): Promise<void> {
     const { outbox } = this.#options;
-    const { kind, key, targets } = change;
+    const { kind, targets } = change;
     const answers: Answer[] = [];
     let failure: unknown;
     const remaining = targets.values();
@@ -202,7 +201,7 @@ export class Sender {
         try {
           if (!edits.isReplaced(outbox.sendable, change, target)) {
             const { confirmation, reason } = await this.#sendOne(kind, target, signal);
-            if (confirmation !== undefined) answers.push({ ...confirmation, key, id });
+            if (confirmation !== undefined) answers.push({ ...confirmation, id });
             if (reason !== undefined) rejections.push({ target, reason });
           }
           done.add(id);
@@ -213,7 +212,7 @@ export class Sender {
     };
     // New to-dos keep their order.
     await Promise.all(Array.from({ length: kind === "created" ? 1 : MAX_CONCURRENT }, work));
-    if (done.size > 0) await outbox.settle(change, done, answers);
+    if (done.size > 0) outbox.settle(change, done, answers);
     if (failure !== undefined) throw failure;
   }
 
