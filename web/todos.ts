@@ -160,6 +160,7 @@ function onList(todos: readonly Todo[], position: string): void {
   const isChanged = state.confirmed !== todos;
   if (isChanged && state.lastList === undefined && state.confirmed.length > 0) announceSoon();
   state.setList(todos, position);
+  if (state.needsList) api.reload();
   if (!isChanged) return;
   state.lastList = undefined;
   offlineCopy.onChanged();
@@ -247,7 +248,7 @@ api
   .follow({
     from: kept?.todos.length === kept?.total ? kept : undefined,
     onState,
-    onRequest: () => state.requestList(),
+    overlay: state.overlay,
     onTooManyWindows: () => connection.set({ stream: "full" }),
     onPolled: (isPolling) => connection.set({ isPolling }),
     onFirstPage: (todos) => {

@@ -1,4 +1,5 @@
 import { indexOf } from "./json.ts";
+import type { Overlay } from "./overlay.ts";
 import { delay, isRecoverable, retryDelay } from "./retry.ts";
 import type { CallOptions, LiveList, Todo, TodoApiError, TodoEvent, TodoList } from "./types.ts";
 
@@ -15,8 +16,10 @@ export interface ListSource {
 export interface ConfirmedList {
   /** By ascending id. Each change makes a new array. */
   todos: readonly Todo[];
-  /** Absent until the list has loaded, also again. The list and the events after it belong to one history, so each change applies. */
+  /** Absent until the list has loaded. */
   position: string | undefined;
+  /** The list must be loaded before events can continue it, because only then both belong to one history. */
+  isStale: boolean;
   status: LiveList["status"];
   error?: LiveList["error"] | undefined;
 }
@@ -25,15 +28,18 @@ export interface ConfirmedList {
 export const startList = ({ todos = [], position }: Partial<Snapshot> = {}): ConfirmedList => ({
   todos,
   position,
+  isStale: position === undefined,
   status: "connecting",
 });
 
 /**
- * Loads a list that has no position, and keeps it current until the signal aborts. Rejects if the service rejects a request.
+ * Loads a stale list, and keeps it current until the signal aborts. Rejects if the service rejects a request.
+ * @param overlay the effects that leave with a new list
  * @param onChange runs after each change of the list and of the connection
  */
 export async function synchronize(
   list: ConfirmedList,
+  overlay: Overlay,
   source: ListSource,
   options: CallOptions & { readonly signal: AbortSignal },
   onChange: () => void,
@@ -42,10 +48,12 @@ export async function synchronize(
   for (let attempt = 0; !signal.aborted; ) {
     let error: TodoApiError | undefined;
     try {
-      if (!list.position) {
+      if (list.isStale) {
+        const { answers } = overlay;
         const { todos, position } = await source.list({ ...options, retries: 0 });
         if (signal.aborted) return;
-        Object.assign(list, { todos, position });
+        overlay.advance(position, answers);
+        Object.assign(list, { todos, position, isStale: false });
         onChange();
       }
       attempt = 0;
@@ -69,9 +77,10 @@ export async function synchronize(
 function applyEvent(list: ConfirmedList, event: TodoEvent): void {
   const { type } = event;
   if (type === "disconnected") return void Object.assign(list, { status: type, error: event.error });
-  const isResync = type === "resync";
-  const position = isResync ? undefined : event.position;
-  Object.assign(list, { status: isResync ? "connecting" : "connected", position, error: undefined });
+  list.error = undefined;
+  // The to-dos keep their position. Otherwise, writes until the next list could not tell that it is of another store.
+  if (type === "resync") return void Object.assign(list, { status: "connecting", isStale: true });
+  Object.assign(list, { status: "connected", position: event.position });
   if ("todo" in event) list.todos = replace(list.todos, event.todo.id, event.todo);
   if ("id" in event) list.todos = replace(list.todos, event.id);
 }

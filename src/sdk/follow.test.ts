@@ -274,6 +274,28 @@ describe("a followed list", () => {
     expect(statuses.at(-1)).not.toBe("connected");
   });
 
+  test("shows a new to-do once while the answer is awaited and the list of another store arrives", async () => {
+    const [resynced, loaded] = [Promise.withResolvers<void>(), Promise.withResolvers<Response>()];
+    const api = new TodoApi({
+      fetch: async (url, { method = "" }) => {
+        if (method === "POST") return new Promise(() => {});
+        if (!url.includes("/events")) {
+          resynced.resolve();
+          return await loaded.promise;
+        }
+        return url.includes("f-") ? stream() : stream("id: f-1\nevent: resync\ndata: {}\n\n");
+      },
+    });
+    const list = api.follow({ from: { todos: [{ id: "9", title: "9", done: false }], position: "e-0" } });
+    const stop = list.subscribe(() => {});
+    await resynced.promise;
+    list.create("1").catch(() => {});
+    loaded.resolve(new Response(`[${todo(1)}]`, { headers: { "Todo-Position": "f-2" } }));
+    await until(() => list.getState().position === "f-2", "the new list");
+    expect(titles(list.getState())).toEqual(["1"]);
+    stop();
+  });
+
   test("does not change the list that it starts from", async () => {
     const { api } = scripted((_method, path) =>
       path.startsWith("/events") ? stream('id: e-1\nevent: deleted\ndata: {"id":1}\n\n') : undefined,

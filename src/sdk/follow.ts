@@ -1,9 +1,9 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
-import { type ListSource, type Snapshot, startList, synchronize } from "./confirmed-list.ts";
+import { type ListSource, startList, synchronize } from "./confirmed-list.ts";
 import { reuse } from "./json.ts";
 import { createPendingWrites } from "./pending-writes.ts";
 import { isUnauthorized } from "./retry.ts";
-import type { CallOptions, FollowedList, FollowOptions, LiveList } from "./types.ts";
+import type { FollowedList, FollowOptions, LiveList } from "./types.ts";
 import type { Writes } from "./writes.ts";
 
 /** The calls that a followed list is made from. */
@@ -37,9 +37,9 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   function getState(): LiveList {
     if (!isOutdated) return state;
     isOutdated = false;
-    const { todos, position } = list;
-    if (position) overlay.advance(position);
-    const next = { ...list, todos: reuse(overlay.apply(todos), state.todos) };
+    const { todos, isStale, ...connection } = list;
+    if (list.position) overlay.advance(list.position);
+    const next = { ...connection, todos: reuse(overlay.apply(todos), state.todos) };
     if (!isSame(next, state)) state = next;
     return state;
   }
@@ -63,7 +63,7 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     run = linkAbort(options.signal);
     const { signal, abort } = run;
     Object.assign(list, { status: "connecting", error: undefined });
-    synchronize(list, { ...source, list: load }, { ...options, signal }, onChange).catch((error) => {
+    synchronize(list, overlay, source, { ...options, signal }, onChange).catch((error) => {
       if (signal.aborted) return;
       abort();
       if (isUnauthorized(error)) return restart(error);
@@ -85,19 +85,12 @@ export function followList(source: Source, options: FollowOptions): FollowedList
     if (error === undefined) start();
   }
 
-  async function load(call: CallOptions): Promise<Snapshot> {
-    const { answers } = overlay;
-    const loaded = await source.list(call);
-    if (!call.signal?.aborted) overlay.advance(loaded.position, answers);
-    return loaded;
-  }
-
   /** Publishes a state after one frame, with the changes until then. */
   function onChange(error?: unknown): void {
     if (isUnauthorized(error)) restart();
-    if (list.position && overlay.needsList) {
+    if (!list.isStale && overlay.needsList) {
       run?.abort();
-      list.position = undefined;
+      list.isStale = true;
       start();
     }
     isOutdated = true;

@@ -21,9 +21,7 @@ type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListe
 /** The list of the service, with the effects of the user's changes on top. */
 export class State {
   readonly #outbox: Changes;
-  readonly #overlay = new Overlay();
-  /** The number of answers when the list was requested that arrives next. */
-  #answers: number | undefined;
+  readonly overlay = new Overlay();
   #confirmed: readonly Todo[] = [];
   /** All to-dos with the effects of the user's changes, until something changes. */
   #shown: readonly Todo[] | undefined;
@@ -64,7 +62,7 @@ export class State {
 
   /** Whether a new list is necessary, because the service confirmed a change in an epoch that the list has left. */
   get needsList(): boolean {
-    return this.position !== undefined && this.#overlay.needsList;
+    return this.position !== undefined && this.overlay.needsList;
   }
 
   /** All to-dos with the effects of the user's changes. */
@@ -75,32 +73,26 @@ export class State {
 
   /** Returns a to-do as the service has it, so far as this window knows. If there is none, it has no title. */
   findConfirmed(id: TodoId): Todo {
-    return this.#overlay.find(this.#confirmed, id, []);
-  }
-
-  /** Call this when a list is requested, and `setList` when it has arrived. */
-  requestList(): void {
-    this.#answers = this.#overlay.answers;
+    return this.overlay.find(this.#confirmed, id, []);
   }
 
   setList(todos: readonly Todo[], position: string): void {
     this.confirmed = todos;
     this.position = position;
-    this.#overlay.advance(position, this.#answers);
-    this.#answers = undefined;
+    this.overlay.advance(position);
     this.#dropReopened();
   }
 
   /** The service has answered changes. Their effects stay until the list has them. */
   #confirm(answers: readonly Answer[]): void {
-    for (const { id, ...confirmation } of answers) this.#overlay.confirm(id, confirmation);
+    for (const { id, ...confirmation } of answers) this.overlay.confirm(id, confirmation);
     this.#shown = undefined;
   }
 
   /** Shows the effects of the changes of the outbox, in their order. */
   #show(): readonly Todo[] {
     const { changes, created } = this.#outbox;
-    this.#overlay.pending = changes
+    this.overlay.pending = changes
       .filter(({ kind }) => kind !== "cleared")
       .flatMap(({ kind, targets }) => targets.map((target) => toWrite(kind, target)))
       // Another window has the answer already, and removes the change next.
@@ -108,7 +100,7 @@ export class State {
     // Each is hidden while it is done, because someone may reopen it before it is sent.
     const clearing = changes.filter(({ kind }) => kind === "cleared");
     const cleared = new Set(clearing.flatMap(({ targets }) => targets.map(({ id }) => id)));
-    return this.#overlay.apply(this.#confirmed).filter(({ id, done }) => !done || !cleared.has(id));
+    return this.overlay.apply(this.#confirmed).filter(({ id, done }) => !done || !cleared.has(id));
   }
 
   /** The list now, for new to-dos. */

@@ -14,6 +14,7 @@ import { readEvents } from "../../src/sdk/event-stream.ts";
 import { isEventStream } from "../../src/sdk/exchange.ts";
 import { reuse } from "../../src/sdk/json.ts";
 import { requestList } from "../../src/sdk/list.ts";
+import type { Overlay } from "../../src/sdk/overlay.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay } from "../../src/sdk/retry.ts";
 import { createTransport, type Transport } from "../../src/sdk/transport.ts";
@@ -32,8 +33,6 @@ const POLL_MS = 10_000;
 const FIRST_POLL_MS = 2000;
 /** A stream without a byte for this time delivers nothing. The service sends a comment every 15 seconds. */
 const SILENCE_MS = 20_000;
-/** Changes within one frame are one state. */
-const FRAME_MS = 16;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
@@ -64,8 +63,8 @@ export interface FollowOptions {
   /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
   readonly from?: Snapshot | undefined;
   readonly onState: (state: ListState) => void;
-  /** A list is requested. The next state with a position has it. */
-  readonly onRequest: () => void;
+  /** The effects of the user's changes, which leave with a new list. */
+  readonly overlay: Overlay;
   /** The first page of a long list that is shown for the first time. */
   readonly onFirstPage: (todos: readonly Todo[]) => void;
   /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
@@ -136,8 +135,9 @@ export class PageApi {
     return events;
   }
 
-  /** Loads the whole list again. */
+  /** Loads the whole list again, unless that is under way. */
   reload(): void {
+    if (this.#from === undefined) return;
     this.#from = undefined;
     this.#controller.abort();
   }
@@ -157,20 +157,9 @@ export class PageApi {
       this.#from = { todos, position };
       sendAfter(status);
     };
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const schedule = (): void => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        publish();
-      }, FRAME_MS);
-    };
     const list = startList(this.#from);
     this.#isFresh = this.#from === undefined;
-    try {
-      await synchronize(list, source, { signal }, schedule);
-    } finally {
-      clearTimeout(timer);
-    }
+    await synchronize(list, options.overlay, source, { signal }, publish);
   }
 
   /** Asks for the position while no event stream delivers, and loads the list again when it has changed. */
@@ -214,8 +203,7 @@ export class PageApi {
   }
 
   /** Loads the list in two pages, which may differ in age. It is correct after the events since the first one. */
-  async #loadList(call: CallOptions, { onRequest, onFirstPage }: FollowOptions): Promise<Snapshot> {
-    onRequest();
+  async #loadList(call: CallOptions, { onFirstPage }: FollowOptions): Promise<Snapshot> {
     const { next, position, todos: first } = await this.list({ limit: FIRST_PAGE_SIZE }, call);
     let todos = first;
     if (next !== undefined) {
