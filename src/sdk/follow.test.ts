@@ -275,12 +275,12 @@ describe("a followed list", () => {
   });
 
   test("shows a new to-do once while the answer is awaited and the list of another store arrives", async () => {
-    const [resynced, loaded] = [Promise.withResolvers<void>(), Promise.withResolvers<Response>()];
+    const [requested, loaded] = [Promise.withResolvers<void>(), Promise.withResolvers<Response>()];
     const api = new TodoApi({
       fetch: async (url, { method = "" }) => {
         if (method === "POST") return new Promise(() => {});
         if (!url.includes("/events")) {
-          resynced.resolve();
+          requested.resolve();
           return await loaded.promise;
         }
         return url.includes("f-") ? stream() : stream("id: f-1\nevent: resync\ndata: {}\n\n");
@@ -288,7 +288,7 @@ describe("a followed list", () => {
     });
     const list = api.follow({ from: { todos: [{ id: "9", title: "9", done: false }], position: "e-0" } });
     const stop = list.subscribe(() => {});
-    await resynced.promise;
+    await requested.promise;
     list.create("1").catch(() => {});
     loaded.resolve(new Response(`[${todo(1)}]`, { headers: { "Todo-Position": "f-2" } }));
     await until(() => list.getState().position === "f-2", "the new list");
