@@ -1,5 +1,5 @@
 import { afterAll } from "bun:test";
-import { copyFileSync, globSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, existsSync, globSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -16,6 +16,22 @@ export function storePathsIn(folder = temporaryFolder()): () => string {
   let files = 0;
   return () => join(folder, `${++files}.db`);
 }
+
+/** Returns a function that returns the path of another file each time. Writes it, for its owner only, if it is given a text. */
+export function filesIn(folder = temporaryFolder()): (text?: string | Uint8Array) => string {
+  let files = 0;
+  return (text) => {
+    const path = join(folder, `file-${++files}`);
+    if (text !== undefined) writeFileSync(path, text, { mode: 0o600 });
+    return path;
+  };
+}
+
+/** Returns the suffixes of all files whose path starts with this one, except the lock and the high-water mark of a store. */
+export const filesAt = (path: string): string[] =>
+  globSync(`${path}*`).flatMap((found) =>
+    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
+  );
 
 /** Returns a function that returns the path of another copy of a closed store each time. The store is built once, because each write waits for the disk. */
 export function copiesOf(

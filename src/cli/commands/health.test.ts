@@ -1,15 +1,13 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { networkInterfaces, tmpdir } from "node:os";
-import { join } from "node:path";
+import { networkInterfaces } from "node:os";
 import { callTodo } from "../../../test/call-todo.ts";
-import { makeCertificate } from "../../../test/certificate.ts";
-import { runTodo } from "../../../test/command.ts";
+import { certificateIn } from "../../../test/certificate.ts";
 import { freePort } from "../../../test/free-port.ts";
-import { startService } from "../../../test/service.ts";
+import { startService, startTls } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { storeWith } from "../../../test/store.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { ServiceError } from "../../error.ts";
-import { openMemory } from "../../storage/memory/store.ts";
 
 async function health(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
   const { code, stdout, stderr } = await callTodo(["health", ...args], variables);
@@ -28,27 +26,19 @@ test("health distinguishes a live server from a ready server", async () => {
   const away = async () => {
     throw new ServiceError("store_unavailable");
   };
-  await using service = startService({ store: { ...openMemory(), position: away } });
+  await using service = startService({ store: storeWith({ position: away }) });
   const port = String(service.port);
   expect((await health(["--port", port])).code).toBe(0);
   const { code, said } = await health(["--port", port, "--ready"]);
   expect([code, said]).toEqual([1, expect.stringContaining("status 503")]);
 });
 
-test("health uses TLS if the server has a certificate", async () => {
-  const { cert, key } = makeCertificate();
-  const folder = await mkdtemp(join(tmpdir(), "todo-health-"));
-  try {
-    const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
-    await Promise.all([Bun.write(certFile, cert), Bun.write(keyFile, key)]);
-    const variables = { TODO_TLS_CERT: certFile, TODO_TLS_KEY: keyFile };
-    await using server = runTodo(["serve", "--port", "0"], variables);
-    const { port } = new URL(await server.url);
-    expect(await health(["--port", port], variables)).toEqual({ code: 0, said: "" });
-    expect((await health(["--port", port])).code).toBe(1);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+test("health uses TLS if the server has a certificate, which may be for another name", async () => {
+  await using server = startTls();
+  const { options } = certificateIn(temporaryFolder());
+  const port = ["--port", String(server.port)];
+  expect(await health([...port, ...options])).toEqual({ code: 0, said: "" });
+  expect((await health(port)).code).toBe(1);
 });
 
 test("health fails with the reason if no server is running", async () => {

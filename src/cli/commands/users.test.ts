@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   existsSync,
+  globSync,
   lstatSync,
   readdirSync,
   readFileSync,
@@ -11,11 +12,12 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { callTodo } from "../../../test/call-todo.ts";
+import { callTodo, complaintOf } from "../../../test/call-todo.ts";
 import { type Command, ended, type Outcome, run } from "../../../test/command.ts";
 import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
 import { skipFor, whyNoFile } from "../../../test/skip.ts";
-import { temporaryFolder } from "../../../test/temporary.ts";
+import { filesIn, temporaryFolder } from "../../../test/temporary.ts";
+import { until } from "../../../test/until.ts";
 import { parseUsers } from "../../credential/user.ts";
 
 const folder = temporaryFolder();
@@ -27,13 +29,7 @@ const BOB = `bob:${BCRYPT}\n`;
 /** A text of many lines, so that a change takes some time. */
 const LONG = `#${"x".repeat(99)}\n`.repeat(50_000);
 
-let files = 0;
-/** Returns the path of a new file. Writes the file if a text is given. */
-function usersFile(text?: string | Uint8Array): string {
-  const path = join(folder, `users${++files}`);
-  if (text !== undefined) writeFileSync(path, text);
-  return path;
-}
+const usersFile = filesIn(folder);
 
 const users = (path: string, args: readonly string[], input?: string | Uint8Array): Promise<Outcome> =>
   callTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
@@ -52,16 +48,6 @@ async function passes(path: string, name: string, password: string): Promise<boo
   return Bun.password.verify(password, parseUsers(text(path)).get(name) ?? "");
 }
 
-/** Returns the one line on standard error of a command that fails before it prints or changes anything. */
-async function refusal(outcome: Promise<Outcome>): Promise<string> {
-  const { code, stdout, stderr } = await outcome;
-  expect([code, stdout]).toEqual([2, ""]);
-  const [line = "", ...rest] = stderr.split("\n");
-  expect(rest).toEqual([""]);
-  expect(line).toStartWith("todo: ");
-  return line;
-}
-
 describe("todo users", () => {
   test("adds, changes, lists and removes users", async () => {
     const path = usersFile();
@@ -70,10 +56,8 @@ describe("todo users", () => {
     expect(await users(path, ["list"])).toEqual(printed("alice\nZoë 😀\n"));
     expect(await passes(path, "alice", "password one")).toBe(true);
     expect(await add(path, "alice", "password three\n")).toEqual(printed("changed the password of alice\n"));
-    expect([
-      await passes(path, "alice", "password one"),
-      await passes(path, "alice", "password three"),
-    ]).toEqual([false, true]);
+    expect(await passes(path, "alice", "password one")).toBe(false);
+    expect(await passes(path, "alice", "password three")).toBe(true);
     expect(await passes(path, "Zoë 😀", "password two")).toBe(true);
     expect(await remove(path, "alice")).toEqual(printed("removed alice\n"));
     expect(await users(path, ["list"])).toEqual(printed("Zoë 😀\n"));
@@ -123,83 +107,65 @@ describe("todo users", () => {
     expect(lstatSync(link).isSymbolicLink()).toBe(true);
     expect([...parseUsers(text(target)).keys()]).toEqual(["bob", "alice"]);
     writeFileSync(`${target}.part`, "");
-    expect(await refusal(users(link, ["remove", "bob"]))).toContain(`remove ${target}.part`);
+    expect(await complaintOf(users(link, ["remove", "bob"]))).toContain(`remove ${target}.part`);
   });
 });
 
 describe("todo users rejects, without any change,", () => {
-  test.each<[name: string, complaint: string]>([
-    ["", "must not be empty"],
-    ["a\nb", "must have no control characters"],
-  ])("the name %j", async (name, complaint) => {
+  const ALICE = ["add", "alice"];
+  test.each<[what: string, args: readonly string[], input: string | Uint8Array, complaint: string]>([
+    ["an empty name", ["add", ""], "hunter2", 'user "": must not be empty'],
+    ["a name of two lines", ["add", "a\nb"], "hunter2", 'user "a\\nb": must have no control characters'],
+    ["an empty password", ALICE, "\r\nhunter2", "nothing was entered; nothing was changed"],
+    ["a megabyte", ALICE, `hunter2${"x".repeat(1 << 20)}`, "the password: must have at most 72 bytes"],
+    ["Latin-1", ALICE, Buffer.from("hunter2\xe9\n", "latin1"), "standard input: it is not UTF-8"],
+    ["UTF-16", ALICE, Buffer.from("hunter2\n", "utf16le"), "standard input: it has NUL characters, as UTF"],
+    ["a password as an argument", [...ALICE, "hunter2"], "one", "todo users add takes one name and never a"],
+    ["a password as the value of a flag", [...ALICE, "--password", "hunter2"], "", "unknown option '--pa"],
+    ["a password in a short flag", [...ALICE, "-phunter2"], "one", "unknown option '-…'"],
+    ["a flag of other commands", [...ALICE, "--store", "x"], "one", "unknown option '--store'"],
+    [
+      "a mistyped flag",
+      [...ALICE, "--user-file", "x"],
+      "one",
+      "unknown option '--user-file' (Did you mean --u",
+    ],
+    ["an unknown user", ["remove", "alice"], "", `TODO_USERS_FILE "PATH": user "alice" does not exist`],
+    ["a name with its hash", ["remove", BOB.trim()], "", `TODO_USERS_FILE "PATH": user "bob:$2y$`],
+  ])("%s, without repeating a password", async (_what, args, input, complaint) => {
     const path = usersFile(BOB);
-    const line = await refusal(users(path, ["add", name], "hunter2"));
-    expect(line).toStartWith(`todo: user ${JSON.stringify(name)}: ${complaint}`);
-    expect(text(path)).toBe(BOB);
-  });
-
-  test.each<[what: string, input: string | Uint8Array, complaint: string]>([
-    ["an empty line", "\r\nhunter2", "nothing was entered; nothing was changed"],
-    ["a megabyte", `hunter2${"x".repeat(1 << 20)}`, "the password: must have at most 72 bytes"],
-    ["Latin-1", Buffer.from("hunter2\xe9\n", "latin1"), "standard input: it is not UTF-8"],
-    ["UTF-16", Buffer.from("hunter2\n", "utf16le"), "standard input: it has NUL characters, as UTF-16 does"],
-  ])("a password with %s, without repeating it", async (_what, input, complaint) => {
-    const path = usersFile(BOB);
-    const line = await refusal(users(path, ["add", "alice"], input));
-    expect(line).toStartWith(`todo: ${complaint}`);
+    const line = await complaintOf(users(path, args, input));
+    expect(line).toStartWith(complaint.replace("PATH", path));
     expect(line).not.toContain("hunter2");
     expect(text(path)).toBe(BOB);
   });
 
-  test.each<[what: string, args: readonly string[], line: string]>([
-    ["an extra argument", ["hunter2"], "never a password, because other users can see arguments"],
-    ["the value of a flag", ["--password", "hunter2"], "unknown option '--password'"],
-    ["a part of a short flag", ["-phunter2"], "unknown option '-…'"],
-  ])("a password as %s, without repeating it", async (_what, args, line) => {
-    const path = usersFile(BOB);
-    const said = await refusal(users(path, ["add", "alice", ...args], "one"));
-    expect(said).toContain(line);
-    expect(said).not.toContain("hunter2");
-    expect(text(path)).toBe(BOB);
-  });
-
-  test.each<[what: string, args: readonly string[], line: string]>([
-    ["a flag of other commands", ["add", "alice", "--store", "sqlite:todos.db"], "unknown option '--store'"],
-    ["a mistyped flag", ["add", "alice", "--user-file", "x"], "(Did you mean --users-file?)"],
-    ["an unknown user", ["remove", "alice"], 'user "alice" does not exist'],
-    ["a name and another argument", ["remove", BOB.trim()], "does not exist"],
-  ])("%s", async (_what, args, line) => {
-    const path = usersFile(BOB);
-    expect(await refusal(users(path, args, "one"))).toContain(line);
-    expect(text(path)).toBe(BOB);
-  });
-
   test("a command without a users file", async () => {
-    expect(await refusal(callTodo(["users", "list"]))).toBe(
-      "todo: no users file is configured: set --users-file or TODO_USERS_FILE",
+    expect(await complaintOf(callTodo(["users", "list"]))).toBe(
+      "no users file is configured: set --users-file or TODO_USERS_FILE",
     );
   });
 
   test("a missing file, except for add", async () => {
     const dangling = usersFile();
     symlinkSync(join(folder, "missing"), dangling);
-    for (const [path, args] of [
-      [join(folder, "missing"), ["list"]],
-      [join(folder, "missing"), ["remove", "bob"]],
-      [dangling, ["add", "bob"]],
-    ] as const) {
-      expect(await refusal(users(path, args, "one"))).toBe(
-        `todo: TODO_USERS_FILE "${path}": no such file or folder`,
+    const missing = join(folder, "missing");
+    for (const [path, line] of [
+      [missing, "list"],
+      [missing, "remove bob"],
+      [dangling, "add bob"],
+    ] as const)
+      expect(await complaintOf(users(path, line.split(" "), "one"))).toBe(
+        `TODO_USERS_FILE "${path}": no such file or folder`,
       );
-    }
     expect(lstatSync(dangling).isSymbolicLink()).toBe(true);
     expect(readdirSync(folder)).not.toContain("missing");
   });
 
   test("a file in a missing folder", async () => {
     const path = join(folder, "nowhere", "users");
-    expect(await refusal(users(path, ["add", "bob"], "password one"))).toBe(
-      `todo: TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
+    expect(await complaintOf(users(path, ["add", "bob"], "password one"))).toBe(
+      `TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
     );
   });
 
@@ -208,8 +174,8 @@ describe("todo users rejects, without any change,", () => {
     ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "it is not UTF-8: convert it"],
   ])("a file with %s", async (_what, before, command, complaint) => {
     const path = usersFile(before);
-    const line = await refusal(users(path, [command, "bob"], "password one"));
-    expect(line).toStartWith(`todo: TODO_USERS_FILE "${path}": ${complaint}`);
+    const line = await complaintOf(users(path, [command, "bob"], "password one"));
+    expect(line).toStartWith(`TODO_USERS_FILE "${path}": ${complaint}`);
     expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
     expect(existsSync(`${path}.part`)).toBe(false);
   });
@@ -219,7 +185,7 @@ describe("todo users rejects, without any change,", () => {
     const path = usersFile(before);
     const line = `trap '' XFSZ; ulimit -f 64; exec "$0" --no-env-file "${main}" users remove bob`;
     const command = run(["sh", "-c", line, process.execPath], { TODO_USERS_FILE: path });
-    expect(await refusal(ended(command))).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
+    expect(await complaintOf(ended(command))).toContain(`TODO_USERS_FILE "${path}": EFBIG`);
     expect(text(path) === before).toBe(true);
     expect(existsSync(`${path}.part`)).toBe(false);
   });
@@ -257,14 +223,17 @@ describe("concurrent changes", () => {
     while (!existsSync(draft)) {
       writeFileSync(path, before);
       await using command = runUsers(path, ["remove", "bob"]);
-      const ended = command.exited.then(() => true);
-      while (!existsSync(draft) && !(await Promise.race([ended, Bun.sleep(1).then(() => false)])));
+      let isOver = false;
+      command.exited.then(() => {
+        isOver = true;
+      });
+      await until(() => isOver || existsSync(draft), "the command writes its file");
       command.kill("SIGKILL");
       await command.exited;
     }
     expect(text(path) === before).toBe(true);
     expect(permissions(draft)).toBe("600");
-    expect(await refusal(users(path, ["remove", "bob"]))).toEndWith(`remove ${draft}`);
+    expect(await complaintOf(users(path, ["remove", "bob"]))).toEndWith(`remove ${draft}`);
     expect(text(path) === before).toBe(true);
     rmSync(draft);
     expect(await remove(path, "bob")).toEqual(printed("removed bob\n"));
@@ -278,19 +247,21 @@ test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
     const CANARY = "canary-7f3a91";
     const path = usersFile();
     await using command = runUsers(path, ["add", "alice"], `${CANARY}\n`);
-    const isOver = command.exited.then(() => true);
+    let isOver = false;
+    command.exited.then(() => {
+      isOver = true;
+    });
     const seen = new Set<string>();
-    while (!(await Promise.race([isOver, Bun.sleep(5).then(() => false)]))) {
-      for (const id of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-        for (const what of ["cmdline", "environ"]) {
-          try {
-            seen.add(readFileSync(`/proc/${id}/${what}`, "latin1"));
-          } catch {
-            // The process has ended or belongs to another user.
-          }
+    await until(() => {
+      for (const file of globSync("/proc/[0-9]*/{cmdline,environ}")) {
+        try {
+          seen.add(readFileSync(file, "latin1"));
+        } catch {
+          // The process has ended or belongs to another user.
         }
       }
-    }
+      return isOver;
+    }, "the command ends");
     expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
     expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
     expect(await ended(command)).toEqual(printed("added alice\n"));
