@@ -8,7 +8,9 @@ import { openMemory } from "../src/storage/memory/store.ts";
 import type { Store } from "../src/storage/store.ts";
 import { type CertificateOptions, makeCertificate } from "./certificate.ts";
 import { basic } from "./credentials.ts";
+import { capturingLog, type LogLine } from "./log.ts";
 import { validateResponse } from "./openapi.ts";
+import { statusAndCode } from "./problem.ts";
 
 /** A service on a free loopback port. */
 export interface TestService extends AsyncDisposable {
@@ -24,6 +26,18 @@ export interface TestService extends AsyncDisposable {
   readonly drain: () => void;
   /** Sends a body as `application/json`. */
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
+  /** Sends a request such as `GET /api/todos`. Returns its status, and the code of a problem, as in `404 todo_not_found`. */
+  readonly outcome: (line: string, init?: RequestInit, json?: unknown) => Promise<string>;
+  /** The lines of the log, unless the options have another log. */
+  readonly lines: LogLine[];
+  /** All lines of the log as one text, to search for secrets. */
+  readonly logText: () => string;
+}
+
+/** Returns the cookie that a response sets, as the headers that a browser sends. */
+export function cookieOf({ headers }: Response): { readonly headers: { readonly Cookie: string } } {
+  const [Cookie = ""] = (headers.get("set-cookie") ?? "").split(";");
+  return { headers: { Cookie } };
 }
 
 /** Returns the path that a header such as `Location` names, relative to the address of its response. */
@@ -31,7 +45,8 @@ export const pathIn = (reference: string | null, { url }: Response): string | nu
   reference && new URL(reference, url).href.slice(new URL(url).origin.length);
 
 export function startService(options: Partial<ServiceOptions> = {}): TestService {
-  const service = createService({ store: openMemory(), ...options });
+  const { log, lines, text } = capturingLog();
+  const service = createService({ store: openMemory(), log, ...options });
   const listener = listen(service, { host: "127.0.0.1", port: 0 });
 
   const send: TestService["send"] = async (method, path, init = {}) => {
@@ -39,6 +54,12 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
     await validateResponse(method, path, response);
     return response;
   };
+  const sendJson: TestService["sendJson"] = (method, path, body, init = {}) =>
+    send(method, path, {
+      ...init,
+      headers: { "Content-Type": "application/json", ...init.headers },
+      body: JSON.stringify(body),
+    });
   return {
     url: listener.url,
     port: Number(new URL(listener.url).port),
@@ -46,12 +67,18 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
     send,
     close: service.close,
     drain: service.drain,
-    sendJson: (method, path, body, init = {}) =>
-      send(method, path, {
-        ...init,
-        headers: { "Content-Type": "application/json", ...init.headers },
-        body: JSON.stringify(body),
-      }),
+    sendJson,
+    outcome: async (line, init, json) => {
+      const [method = "", path = ""] = line.split(" ");
+      const response = await (json === undefined
+        ? send(method, path, init)
+        : sendJson(method, path, json, init));
+      const outcome = (await statusAndCode(response)).join(" ");
+      if (!response.bodyUsed) await response.body?.cancel();
+      return outcome;
+    },
+    lines,
+    logText: text,
     [Symbol.asyncDispose]: () => listener.abort(),
   };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import contract from "../../openapi.json" with { type: "json" };
 import { as, mint } from "../../test/credentials.ts";
-import { ANN, AS_ANN, startPrivate } from "../../test/service.ts";
+import { ANN, AS_ANN, cookieOf, startPrivate } from "../../test/service.ts";
 import { openMemory } from "../storage/memory/store.ts";
 
 type Scheme = "none" | "bearer" | "basic" | "cookie";
@@ -17,13 +17,14 @@ const operations = Object.entries(paths).flatMap(([path, item]) =>
     security,
   })),
 );
-/** Unknown paths below `/api` need credentials in private mode, but have no operation. */
-const UNKNOWN = ["GET", "POST"].map((method) => ({
-  method,
-  path: "/api/nowhere",
-  security: [{}, { bearer: [] }, { basic: [] }],
-}));
-
+/** Other methods, and unknown paths below `/api`, need credentials in private mode, too. */
+const UNKNOWN = ["GET /api/nowhere", "POST /api/nowhere", "PUT /api/todos", "PATCH /api/todos/abc"].map(
+  (line) => {
+    const [method = "", path = ""] = line.split(" ");
+    const cookie = path.endsWith("nowhere") ? [] : [{ cookie: [] }];
+    return { method, path, security: [{}, { bearer: [] }, { basic: [] }, ...cookie] };
+  },
+);
 /** Starts a service with a to-do, the user ann, an API key, and in private mode a browser that is signed in. */
 async function start(privateMode: boolean) {
   const store = openMemory();
@@ -31,12 +32,11 @@ async function start(privateMode: boolean) {
   const service = startPrivate(store, { access: { privateMode } });
   const key = await mint(store.keys, "phone");
   const session = privateMode ? await service.sendJson("POST", "/api/session", ANN) : undefined;
-  const [cookie = ""] = session?.headers.get("set-cookie")?.split(";") ?? [];
   const credentials: Readonly<Record<Scheme, { readonly headers: Record<string, string> }>> = {
     none: { headers: {} },
     bearer: as(`Bearer ${key.token}`),
     basic: as(AS_ANN),
-    cookie: { headers: { Cookie: cookie } },
+    cookie: session === undefined ? { headers: {} } : cookieOf(session),
   };
   const pathOf = (template: string): string =>
     template.replace("{name}", "page.css").replace("{id}", template.includes("keys") ? key.key.id : "1");

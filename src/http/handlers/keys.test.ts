@@ -1,11 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { as, basic, mint } from "../../../test/credentials.ts";
-import { capturingLog } from "../../../test/log.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { pathIn, startService, type TestService } from "../../../test/service.ts";
 import { createKeyLookup, type KeyStore } from "../../credential/key.ts";
-import { hashToken, mintToken } from "../../credential/token.ts";
+import { hashToken } from "../../credential/token.ts";
 import { createFixedUserCheck } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
@@ -21,14 +20,12 @@ const AUTHORIZED = as(ROOT);
 const TOKEN = /^todo_\w{49}$/;
 const ID = /^\w{8}$/;
 
-/** A service with a key store, its own clock and a log. */
+/** A service with a key store and its own clock. */
 function serveKeys(options: Partial<ServiceOptions> = {}) {
   const clock = { now: NOW };
   const date = () => clock.now;
   const { keys } = openMemory();
-  const { log, lines, text } = capturingLog();
   const service = startService({
-    log,
     now: date,
     ...options,
     credentials: {
@@ -42,16 +39,13 @@ function serveKeys(options: Partial<ServiceOptions> = {}) {
     service.sendJson("POST", path, body, as(ROOT, headers));
   const list = async (): Promise<unknown> => (await service.send("GET", "/admin/keys", AUTHORIZED)).json();
   return {
-    service,
+    ...service,
     clock,
     keys,
-    lines,
-    text,
     post,
     list,
     /** Creates a key and expects success. */
     make: async (body: object): Promise<Minted> => minted(await post("/admin/keys", body)),
-    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
   };
 }
 
@@ -97,7 +91,7 @@ describe("POST /admin/keys", () => {
       expiresAt: "2026-04-02T03:04:05Z",
       token: expect.stringMatching(TOKEN),
     });
-    expect(await whoami(served.service, key.token)).toBe("ci");
+    expect(await whoami(served, key.token)).toBe("ci");
     const { token, ...listed } = key;
     expect(await served.list()).toEqual([{ ...listed, lastUsedAt: "2026-01-02T03:04:05Z" }]);
     expect(JSON.stringify(await served.list())).not.toContain(hashToken(token).toString("hex"));
@@ -115,9 +109,10 @@ describe("POST /admin/keys", () => {
   test("rejects the name of a valid key", async () => {
     await using served = serveKeys();
     await served.make({ name: "ci" });
-    const refused = await served.post("/admin/keys", { name: "ci" });
-    expect(await refused.clone().text()).toContain("Rotate or revoke the key of this name");
-    expect(await statusAndCode(refused)).toEqual([409, "key_exists"]);
+    expect(await statusAndCode(await served.post("/admin/keys", { name: "ci" }))).toEqual([
+      409,
+      "key_exists",
+    ]);
     expect(await served.list()).toHaveLength(1);
   });
 });
@@ -130,10 +125,10 @@ describe("GET /admin/keys", () => {
     served.clock.now += SECOND;
     const backup = await served.make({ name: "backup" });
     served.clock.now += 10 * SECOND;
-    expect(await whoami(served.service, backup.token)).toBe("backup");
+    expect(await whoami(served, backup.token)).toBe("backup");
     served.clock.now += HOUR;
-    expect(await whoami(served.service, ci.token)).toBe(401);
-    const response = await served.service.send("GET", "/admin/keys", AUTHORIZED);
+    expect(await whoami(served, ci.token)).toBe(401);
+    const response = await served.send("GET", "/admin/keys", AUTHORIZED);
     expect(response.headers.get("cache-control")).toBe("no-store");
     const common = { scope: "write", createdAt: "2026-01-02T03:04:05Z" };
     expect(await response.json()).toEqual([
@@ -165,8 +160,8 @@ describe("POST /admin/keys/:id/rotate", () => {
       [1, 401],
     ] as const) {
       served.clock.now += later;
-      expect(await whoami(served.service, old.token)).toBe(outcome);
-      expect(await whoami(served.service, successor.token)).toBe("ci");
+      expect(await whoami(served, old.token)).toBe(outcome);
+      expect(await whoami(served, successor.token)).toBe("ci");
     }
   });
 
@@ -179,20 +174,15 @@ describe("POST /admin/keys/:id/rotate", () => {
     const old = await served.make({ name: "ci" });
     const line = `POST /admin/keys/${old.id}/rotate`;
     const all = request(line, [`Authorization: ${ROOT}`, ...headers], body);
-    expect(statusOf((await sendRaw(served.service.port, all)).text)).toBe(201);
+    expect(statusOf((await sendRaw(served.port, all)).text)).toBe(201);
     served.clock.now += DAY - 1;
-    expect(await whoami(served.service, old.token)).toBe("ci");
+    expect(await whoami(served, old.token)).toBe("ci");
   });
 
-  test("rejects an invalid body and the id of an absent key, and changes nothing", async () => {
+  test("rejects an invalid body, and changes nothing", async () => {
     await using served = serveKeys();
     const key = await served.make({ name: "ci" });
     expect(await brokenBy(await rotate(served, key, { overlap: 0 }))).toEqual(["overlap must be a string"]);
-    for (const id of ["absent00", "ci", "%00", "rotate"])
-      expect(await statusAndCode(await served.post(`/admin/keys/${id}/rotate`, {}))).toEqual([
-        404,
-        "key_not_found",
-      ]);
     expect(await served.list()).toHaveLength(1);
   });
 });
@@ -201,22 +191,22 @@ describe("DELETE /admin/keys/:id", () => {
   test("revokes only that key, immediately", async () => {
     await using served = serveKeys();
     const [ci, backup] = [await served.make({ name: "ci" }), await served.make({ name: "backup" })];
-    const response = await served.service.send("DELETE", `/admin/keys/${ci.id}`, AUTHORIZED);
+    const response = await served.send("DELETE", `/admin/keys/${ci.id}`, AUTHORIZED);
     expect([response.status, await response.text()]).toEqual([204, ""]);
     expect(response.headers.get("cache-control")).toBe("no-store");
-    expect(await whoami(served.service, ci.token)).toBe(401);
-    expect(await whoami(served.service, backup.token)).toBe("backup");
+    expect(await whoami(served, ci.token)).toBe(401);
+    expect(await whoami(served, backup.token)).toBe("backup");
     expect(await served.list()).toEqual([expect.objectContaining({ id: backup.id })]);
   });
 
-  test("responds with 404 for an absent id, a name and a token", async () => {
+  test("and its rotation respond with 404 for an absent id, a name and a token", async () => {
     await using served = serveKeys();
     const { id, name, token } = await served.make({ name: "ci" });
-    for (const absent of ["absent00", name, token, id.slice(1), `${id}%20`, "%zz", "*"]) {
-      const response = await served.service.send("DELETE", `/admin/keys/${absent}`, AUTHORIZED);
-      expect([absent, ...(await statusAndCode(response))]).toEqual([absent, 404, "key_not_found"]);
-    }
-    expect(await whoami(served.service, token)).toBe("ci");
+    for (const absent of ["absent00", name, token, id.slice(1), `${id}%20`, "%zz", "%00", "*", "rotate"])
+      for (const line of [`DELETE /admin/keys/${absent}`, `POST /admin/keys/${absent}/rotate`])
+        expect([line, await served.outcome(line, AUTHORIZED)]).toEqual([line, "404 key_not_found"]);
+    expect(await whoami(served, token)).toBe("ci");
+    expect(await served.list()).toHaveLength(1);
   });
 });
 
@@ -225,60 +215,53 @@ describe("the endpoints of API keys", () => {
     await using served = serveKeys();
     const { id } = await served.make({ name: "ci" });
     const crossSite = { "Sec-Fetch-Site": "cross-site" };
-    for (const [line, headers, body, status] of [
-      ["PUT /admin/keys", crossSite, "{", 405],
-      ["POST /admin/keys", crossSite, "{", 403],
-      ["DELETE /admin/keys/absent00", crossSite, undefined, 403],
-      ["POST /admin/keys/absent00/rotate", crossSite, "{", 403],
-      [`POST /admin/keys/${id}/rotate`, {}, "{", 415],
-      ["POST /admin/keys", { "Content-Type": "text/plain" }, "{", 415],
-      ["POST /admin/keys", { "Content-Type": "application/json" }, "", 400],
+    for (const [line, headers, body, outcome] of [
+      ["PUT /admin/keys", crossSite, "{", "405 method_not_allowed"],
+      ["POST /admin/keys", crossSite, "{", "403 cross_site_write"],
+      ["DELETE /admin/keys/absent00", crossSite, undefined, "403 cross_site_write"],
+      ["POST /admin/keys/absent00/rotate", crossSite, "{", "403 cross_site_write"],
+      [`POST /admin/keys/${id}/rotate`, {}, "{", "415 unsupported_media_type"],
+      ["POST /admin/keys", { "Content-Type": "text/plain" }, "{", "415 unsupported_media_type"],
+      ["POST /admin/keys", { "Content-Type": "application/json" }, "", "400 invalid_json"],
     ] as const) {
-      const [method = "", path = ""] = line.split(" ");
       const init = { ...as(ROOT, headers), ...(body !== undefined && { body }) };
-      const response = await served.service.send(method, path, init);
-      expect([line, response.status]).toEqual([line, status]);
+      expect([line, await served.outcome(line, init)]).toEqual([line, outcome]);
     }
   });
 
   test("respond with 404 after authentication in a service without a key store", async () => {
-    const { log, lines } = capturingLog();
-    const checkUser = createFixedUserCheck("root", "s3cret");
-    await using service = startService({ credentials: { checkUser }, log });
+    await using service = startService({
+      credentials: { checkUser: createFixedUserCheck("root", "s3cret") },
+    });
     for (const line of [
       ...["GET /admin/keys", "POST /admin/keys", "DELETE /admin/keys/absent00"],
       "POST /admin/keys/absent00/rotate",
     ]) {
-      const [method = "", path = ""] = line.split(" ");
-      expect((await service.send(method, path)).status).toBe(401);
-      const found = await service.send(method, path, AUTHORIZED);
-      expect([line, ...(await statusAndCode(found))]).toEqual([line, 404, "route_not_found"]);
+      expect([line, await service.outcome(line)]).toEqual([line, "401 unauthorized"]);
+      expect([line, await service.outcome(line, AUTHORIZED)]).toEqual([line, "404 route_not_found"]);
     }
-    expect(lines).toEqual([]);
+    expect(service.lines).toEqual([]);
   });
 
   test("respond with 503 without details if the store is unavailable", async () => {
-    const cannot = () =>
-      Promise.reject(new ServiceError("store_unavailable", { cause: new Error("disk on fire") }));
+    const cause = new Error("disk on fire");
+    const cannot = () => Promise.reject(new ServiceError("store_unavailable", { cause }));
     const { key } = await mint(openMemory().keys, "ci");
-    const write = { insert: cannot, replace: cannot, delete: cannot, rename: cannot, recordUse: () => {} };
-    for (const keys of [
-      { find: cannot, list: cannot, ...write },
-      { find: cannot, list: () => [key], ...write },
-    ] satisfies KeyStore[]) {
+    for (const list of [cannot, () => [key]]) {
+      const writes = { insert: cannot, replace: cannot, delete: cannot, rename: cannot };
+      const keys: KeyStore = { find: cannot, list, ...writes, recordUse: () => {} };
       await using served = serveKeys({ credentials: { keys } });
-      const answers = [
+      for (const answer of [
         await served.post("/admin/keys", { name: "ci" }),
         await served.post(`/admin/keys/${key.id}/rotate`, {}),
-        await served.service.send("DELETE", "/admin/keys/absent00", AUTHORIZED),
-        ...(keys.list === cannot ? [await served.service.send("GET", "/admin/keys", AUTHORIZED)] : []),
-      ];
-      for (const answer of answers) {
+        await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED),
+        ...(list === cannot ? [await served.send("GET", "/admin/keys", AUTHORIZED)] : []),
+      ]) {
         expect(await answer.clone().text()).not.toContain("disk");
         expect(answer.headers.get("retry-after")).toBe("5");
         expect(await statusAndCode(answer)).toEqual([503, "store_unavailable"]);
       }
-      expect(served.text()).not.toContain("key created");
+      expect(served.logText()).not.toContain("key created");
     }
   });
 });
@@ -294,7 +277,7 @@ describe("the log of key writes", () => {
     await using served = serveKeys();
     const { id } = await served.make({ name: "ci" });
     const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
-    await served.service.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
+    await served.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
     await served.list();
     const user = "root";
     const request = expect.stringMatching(/^[0-9a-f-]{36}$/);
@@ -314,10 +297,10 @@ describe("the log of key writes", () => {
       await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
     await served.post("/admin/keys/absent00/rotate", {});
     await served.post(`/admin/keys/${id}/rotate`, { overlap: "soon" });
-    await served.service.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
+    await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
     const sameSite = as(ROOT, { "Sec-Fetch-Site": "same-site" });
-    await served.service.send("DELETE", `/admin/keys/${id}`, sameSite);
-    served.service.close();
+    await served.send("DELETE", `/admin/keys/${id}`, sameSite);
+    served.close();
     const refused = (action: string, reason: string, more: object = {}) => [
       "warn",
       "key write refused",
@@ -333,30 +316,5 @@ describe("the log of key writes", () => {
       refused("revoke", "cross_site_write", { key: id }),
       refused("create", "cross_site_write", { times: 9 }),
     ]);
-  });
-
-  test("has no token and no hash, wherever a request contains the token", async () => {
-    await using served = serveKeys({ accessLog: true });
-    const stray = mintToken();
-    const { id, token } = await served.make({ name: "ci" });
-    const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
-    for (const one of [token, stray]) {
-      await whoami(served.service, one);
-      await served.service.send("DELETE", `/admin/keys/${one}`, AUTHORIZED);
-      await served.post(`/admin/keys/${one}/rotate`, { overlap: one });
-      await served.post("/admin/keys", { name: `${one}\n`, expires: one });
-      await served.post("/admin/keys", { name: one });
-      await served.service.send("GET", `/admin/keys?token=${one}`, AUTHORIZED);
-      await served.service.send("DELETE", `/admin/keys/${id}/${one}`, AUTHORIZED);
-    }
-    await served.service.send("DELETE", `/admin/keys/${id}`, AUTHORIZED);
-    expect(served.lines.length).toBeGreaterThan(20);
-    for (const one of [token, stray, successor.token]) {
-      const hash = hashToken(one);
-      for (const form of [one.slice(5, 30), hash.toString("hex"), hash.toString("base64")]) {
-        expect(served.text()).not.toContain(form);
-      }
-    }
-    expect(served.text()).not.toContain(ROOT.slice("Basic ".length));
   });
 });

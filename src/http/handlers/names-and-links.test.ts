@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { as, mint } from "../../../test/credentials.ts";
 import { statusAndCode } from "../../../test/problem.ts";
-import { ANN, AS_ANN, startPrivate } from "../../../test/service.ts";
+import { ANN, AS_ANN, cookieOf, startPrivate } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 const BASIC = as(AS_ANN).headers;
@@ -11,15 +11,15 @@ async function start() {
   const store = openMemory();
   const { keys } = store;
   const service = startPrivate(store);
-  const send = async (method: string, path: string, headers: Record<string, string>, body: unknown) => {
+  const send = async (method: string, path: string, headers: Record<string, string>, body?: unknown) => {
     const response = await service.sendJson(method, path, body, { headers });
     return response.ok ? JSON.parse(await response.text()) : statusAndCode(response);
   };
   const signIn = async (body: object) => {
     const response = await service.sendJson("POST", "/api/session", body);
-    const [cookie = ""] = (response.headers.get("set-cookie") ?? "").split(";");
+    const { headers } = cookieOf(response);
     const { id, name } = JSON.parse(await response.text());
-    return { id, name, headers: { Cookie: cookie } };
+    return { id, name, headers };
   };
   const key = async (name: string) => {
     const minted = await mint(keys, name);
@@ -85,7 +85,7 @@ test("an administrator makes a link for a key, whose token stays valid", async (
   await using service = await start();
   const { ben } = service;
   const create = (id: string, headers: Record<string, string> = BASIC) =>
-    service.send("POST", `/admin/keys/${id}/links`, headers, undefined);
+    service.send("POST", `/admin/keys/${id}/links`, headers);
   const { link } = await create(ben.id);
   expect(link).toStartWith(`${service.url}/#sign-in=`);
   expect((await service.signIn({ code: link.split("=")[1] })).name).toStartWith("ben · ");

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Databases, openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { PATIENT } from "../../../test/postgres-store.ts";
-import { ANN, startPrivate } from "../../../test/service.ts";
+import { ANN, cookieOf, startPrivate } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { openPostgres } from "../../storage/postgres/store.ts";
 
@@ -10,8 +10,7 @@ async function startReplica(url: string) {
   const service = startPrivate(store, { limits: { heartbeatMs: 50 } });
   const signIn = async (body: object) => {
     const response = await service.sendJson("POST", "/api/session", body);
-    const [cookie = ""] = response.headers.get("set-cookie")?.split(";") ?? [];
-    return { status: response.status, init: { headers: { Cookie: cookie } } };
+    return { status: response.status, init: cookieOf(response) };
   };
   const close = async () => {
     await service[Symbol.asyncDispose]();
