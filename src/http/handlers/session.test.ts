@@ -171,17 +171,6 @@ describe("POST /api/session", () => {
     ]).toEqual([201, 200]);
   });
 
-  test("of a browser that is signed in signs out none of 20 browsers", async () => {
-    await using service = await startPrivate();
-    const first = await service.jar(ANN);
-    let latest = first;
-    for (let browser = 1; browser < 20; browser++) latest = await service.jar(ANN);
-    const before = (await service.keys.list()).map(({ name }) => name);
-    expect((await service.signIn(ANN, latest.headers)).status).toBe(201);
-    expect(await service.statusOf("/api/todos", first)).toBe(200);
-    expect((await service.keys.list()).map(({ name }) => name)).toEqual(before);
-  });
-
   test("logs wrong codes as it logs wrong tokens", async () => {
     await using service = await startPrivate();
     const code = await service.newCode(as(AS_ANN));
@@ -328,30 +317,6 @@ describe("the key of a browser", () => {
     expect(await service.statusOf("/api/todos", init)).toBe(401);
   });
 
-  test.each<[end: string, act: (service: Awaited<ReturnType<typeof startPrivate>>, id: string) => unknown]>([
-    ["is revoked", ({ keys }, id) => keys.delete(id)],
-    ["is rotated", ({ keys, state }, id) => rotateKey(keys, id, 0, state.now)],
-  ])("ends when the key that it was made with %s", async (_end, act) => {
-    await using service = await startPrivate();
-    const { key, token } = service.phone;
-    const init = await service.jar({ token });
-    await act(service, key.id);
-    expect(await service.statusOf("/api/todos", init)).toBe(401);
-  });
-
-  test("stays when expired ones of the same key make room", async () => {
-    await using service = await startPrivate();
-    const { token } = service.phone;
-    const daily = await service.jar({ token });
-    for (let browser = 0; browser < 19; browser++) await service.jar({ token });
-    for (let month = 0; month < 4; month++) {
-      service.state.now += 30 * DAY;
-      expect(await service.statusOf("/api/todos", daily)).toBe(200);
-    }
-    await service.jar({ token });
-    expect(await service.statusOf("/api/todos", daily)).toBe(200);
-  });
-
   test("cannot be rotated, and makes no grandchildren", async () => {
     await using service = await startPrivate();
     const { Cookie: cookie = "" } = (await service.jar({ token: service.phone.token })).headers;
@@ -441,13 +406,6 @@ describe("a link", () => {
     expect(await service.outcome("DELETE /api/session", second)).toBe("204");
     for (const path of ["/api/session", "/api/session/link"])
       expect(await service.outcome(`POST ${path}`, {}, { code })).toBe("401 unauthorized");
-  });
-
-  test("signs in one of 20 browsers that use it together", async () => {
-    await using service = await startPrivate();
-    const code = await service.newCode(await service.jar(ANN));
-    const uses = Array.from({ length: 20 }, async () => (await service.signIn({ code })).status);
-    expect((await Promise.all(uses)).toSorted()).toEqual([201, ...new Array(19).fill(401)]);
   });
 
   test("expires after ten minutes, and when the stored entry of its user changes", async () => {
