@@ -1,31 +1,19 @@
 import { describe, expect, test } from "bun:test";
+import { countRequests } from "../../test/observer.ts";
 import { statusAndCode } from "../../test/problem.ts";
 import { openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
 import { startService, type TestService } from "../../test/service.ts";
 import { storeWith } from "../../test/store.ts";
+import { until } from "../../test/until.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import type { TodoStore } from "../todo.ts";
-import type { Observer } from "./observability/instrumentation.ts";
 
 const HOUR = 60 * 60 * 1000;
 const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
 
 const post = ({ sendJson }: TestService, title: unknown, key = KEY): Promise<Response> =>
   sendJson("POST", "/api/todos", { title }, { headers: { "Idempotency-Key": key } });
-
-/** Returns an observer that calls `onWaiting` for each request without an immediate response. */
-const observerOfRequests = (onWaiting: () => void): Observer => ({
-  route: () => ({
-    waiting: (change) => {
-      if (change === 1) onWaiting();
-    },
-    answered: () => {},
-  }),
-  store: () => ({ answered: () => {}, failed: () => {} }),
-  surface: () => () => {},
-  subscribers: () => {},
-});
 
 /** Returns every part of a response that a client can see. */
 async function whole(response: Response) {
@@ -114,11 +102,11 @@ describe("an Idempotency-Key of a failed or unfinished request", () => {
   });
 
   test("can be used while the upload of a body is stalled", async () => {
-    const received = Promise.withResolvers<void>();
-    await using service = startService({ observer: observerOfRequests(received.resolve) });
+    const requests = countRequests();
+    await using service = startService({ observer: requests.observer });
     const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
     const socket = await openSocket(service.port, request("POST /api/todos", head, '{"title":'));
-    await received.promise;
+    await until(() => requests.waiting() === 1, "the request has arrived");
     for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
     socket.destroy();
   });

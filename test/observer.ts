@@ -1,0 +1,18 @@
+import type { Observer } from "../src/http/observability/instrumentation.ts";
+
+/** Returns an observer, and the number of requests without a response. */
+export function countRequests() {
+  let waiting = 0;
+  const observer: Observer = {
+    route: () => ({
+      waiting: (change) => {
+        waiting += change;
+      },
+      answered: () => {},
+    }),
+    store: () => ({ answered: () => {}, failed: () => {} }),
+    surface: () => () => {},
+    subscribers: () => {},
+  };
+  return { observer, waiting: () => waiting };
+}
