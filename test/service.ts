@@ -24,9 +24,11 @@ export interface TestService extends AsyncDisposable {
   readonly close: () => void;
   /** Starts draining. */
   readonly drain: () => void;
+  /** Shuts down. Returns the number of requests that were aborted. */
+  readonly stop: () => Promise<number>;
   /** Sends a body as `application/json`. */
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
-  /** Sends a request such as `GET /api/todos`. Returns its status, and the code of a problem, as in `404 todo_not_found`. */
+  /** Sends a request such as `GET /api/todos`. Returns its status and the code of a problem, such as `404 todo_not_found`. */
   readonly outcome: (line: string, init?: RequestInit, json?: unknown) => Promise<string>;
   /** The lines of the log, unless the options have another log. */
   readonly lines: LogLine[];
@@ -67,13 +69,14 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
     send,
     close: service.close,
     drain: service.drain,
+    stop: listener.stop,
     sendJson,
     outcome: async (line, init, json) => {
       const [method = "", path = ""] = line.split(" ");
       const response = await (json === undefined
         ? send(method, path, init)
         : sendJson(method, path, json, init));
-      const outcome = (await statusAndCode(response)).join(" ");
+      const outcome = method === "HEAD" ? `${response.status}` : (await statusAndCode(response)).join(" ");
       if (!response.bodyUsed) await response.body?.cancel();
       return outcome;
     },

@@ -10,18 +10,14 @@ import {
   serve,
   startReading,
 } from "../../../test/event-streams.ts";
-import { capturingLog } from "../../../test/log.ts";
 import { mismatch } from "../../../test/openapi.ts";
-import { statusAndCode } from "../../../test/problem.ts";
 import { openSocket, request } from "../../../test/raw-http.ts";
-import { type EventStream, type FollowOptions, follow, type SseEvent, SseParser } from "../../../test/sse.ts";
+import { type EventStream, type FollowOptions, type SseEvent, SseParser } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
 import { until } from "../../../test/until.ts";
 import { ChangeFeed } from "../../storage/change-feed.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { formatPosition, type TodoEvent, type TodoStore } from "../../todo.ts";
-import { listen } from "../listener/listen.ts";
-import { createService } from "../service.ts";
 
 type Served = ReturnType<typeof serve<TodoStore>>;
 
@@ -44,6 +40,8 @@ function applied(list: string, events: readonly SseEvent[]): string {
   for (const [json, id] of list.matchAll(/\{"id":(\d+),.*?"done":(?:true|false)\}/g))
     todos.set(Number(id), json);
   for (const { type, data } of events) {
+    const schema = type === "deleted" ? DELETED : { $ref: "#/components/schemas/Todo" };
+    expect(mismatch(schema, JSON.parse(data))).toBeUndefined();
     const id = Number(/^\{"id":(\d+)/.exec(data)?.[1]);
     expect([type, todos.has(id)]).toEqual([type, type !== "created"]);
     if (type === "deleted") todos.delete(id);
@@ -107,6 +105,7 @@ describe("GET /api/events", () => {
     ["a last id with both changes", { lastEventId: 'W/"HERE-3-gzip"' }, "", [4, 5]],
     ["a last id", { lastEventId: "HERE-3" }, "", [4, 5]],
     ["a malformed last id", { lastEventId: "HERE" }, "resync HERE-5", []],
+    ["a malformed last id and a since", { lastEventId: "HERE", since: "HERE-4" }, "resync HERE-5", []],
     ["an empty last id", { lastEventId: "" }, "position HERE-5", []],
     ["an empty last id and since", { lastEventId: "", since: "HERE-4" }, "", [5]],
     ["a last id and an older since", { lastEventId: "HERE-4", since: "HERE-2" }, "", [5]],
@@ -139,28 +138,6 @@ describe("GET /api/events", () => {
     }
   });
 
-  test("sends every change to every subscriber once and in order under concurrent writes", async () => {
-    await using service = serve(openMemory());
-    const { sequence: n } = await service.store.position();
-    await using one = await service.follow();
-    await using other = await service.follow({ since: await here(service.store) });
-    await write(service, 8, 40);
-    const last = (await service.store.position()).sequence;
-    expect(last - n).toBeGreaterThan(150);
-    const [[position, ...received], receivedByOther] = await Promise.all([
-      one.take(last - n + 1),
-      other.take(last - n),
-    ]);
-    expect(position?.type).toBe("position");
-    expect(received).toEqual(receivedByOther);
-    expectAll(received, n + 1, last);
-    for (const { type, data } of received) {
-      const schema = type === "deleted" ? DELETED : { $ref: "#/components/schemas/Todo" };
-      expect(mismatch(schema, JSON.parse(data))).toBeUndefined();
-    }
-    expect(applied("[]", received)).toBe(await (await service.send("GET", "/api/todos")).text());
-  });
-
   test("sends no change twice and misses none when a subscriber reconnects repeatedly", async () => {
     await using service = serve(openMemory());
     const { sequence: n } = await service.store.position();
@@ -183,20 +160,9 @@ describe("GET /api/events", () => {
     expectAll(received, n + 1, last);
   });
 
-  test("resumes at the announced position even if no change arrived before the reconnect", async () => {
-    await using service = serve(openMemory());
-    await service.store.insert("before");
-    const first = await service.follow();
-    await first.take(1);
-    await first.close();
-    await service.store.insert("between");
-    await using second = await service.follow({ lastEventId: first.lastId() });
-    expect((await second.take(1))[0]?.data).toContain("between");
-  });
-
   test("sends the changes since the ETag of a list, which turn it into the latest list", async () => {
     let amid = 0;
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 2; round++) {
       await using service = serve(openMemory());
       const looks: { list: string; n: number; events: EventStream }[] = [];
       let writing = true;
@@ -284,46 +250,32 @@ test("GET /api/events ends for a slow subscriber, which gets no further heartbea
 });
 
 describe("an event stream", () => {
-  test.each(
-    [
-      "since=",
-      "since=HERE-x",
-      "since=%22HERE-1",
-      "since=HERE-1-1-gzip-",
-      "since=HERE-gzip",
-      "since=HERE-1&since=HERE-1",
-      "%73ince=x",
-    ].map((query) => [query]),
-  )("rejects ?%s", async (query) => {
+  test.each([
+    "since=",
+    "since=HERE-x",
+    "since=%22HERE-1",
+    "since=HERE-1-1-gzip-",
+    "since=HERE-gzip",
+    "since=HERE-1&since=HERE-1",
+    "%73ince=x",
+  ])("rejects ?%s", async (query) => {
     await using service = serve(openMemory());
     await service.store.insert("x");
     const path = `/api/events?${query.replaceAll("HERE", (await service.store.position()).epoch)}`;
-    expect(await statusAndCode(await service.send("GET", path))).toEqual([400, "invalid_query"]);
-    expect((await service.send("HEAD", path)).status).toBe(400);
-    const resumed = await service.send("GET", path, {
-      headers: { "Last-Event-ID": await here(service.store) },
-    });
-    expect(resumed.status).toBe(400);
+    const resuming = { headers: { "Last-Event-ID": await here(service.store) } };
+    expect(await service.outcome(`GET ${path}`)).toBe("400 invalid_query");
+    expect(await service.outcome(`HEAD ${path}`)).toBe("400");
+    expect(await service.outcome(`GET ${path}`, resuming)).toBe("400 invalid_query");
   });
 
   test("has headers that disable caching and buffering", async () => {
-    await using service = serve(openMemory(), { network: { corsOrigins: ["https://listed.example"] } });
-    for (const [origin, shared] of [
-      ["https://listed.example", "https://listed.example"],
-      ["https://other.example", null],
-    ] as const) {
-      const { status, headers, body } = await service.send("GET", "/api/events", {
-        headers: { Origin: origin },
-      });
-      await body?.cancel();
-      expect([
-        status,
-        ...["content-type", "cache-control", "x-accel-buffering", "x-content-type-options", "vary"].map(
-          (name) => headers.get(name),
-        ),
-        headers.get("access-control-allow-origin"),
-      ]).toEqual([200, "text/event-stream", "no-store, no-transform", "no", "nosniff", "Origin", shared]);
-    }
+    await using service = serve(openMemory());
+    const { status, headers, body } = await service.send("GET", "/api/events");
+    await body?.cancel();
+    const names = ["content-type", "cache-control", "x-accel-buffering", "x-content-type-options", "vary"];
+    const shown = names.map((name) => headers.get(name));
+    expect(status).toBe(200);
+    expect(shown).toEqual(["text/event-stream", "no-store, no-transform", "no", "nosniff", "Origin"]);
   });
 
   test("combines changes in quick succession in one chunk", async () => {
@@ -405,16 +357,15 @@ describe("an event stream", () => {
   });
 
   test("logs no error when its store fails because the stream ends", async () => {
-    const { log, lines } = capturingLog();
     async function* events(_after: unknown, signal?: AbortSignal): AsyncGenerator<TodoEvent[]> {
       await new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(BROKEN)));
       yield [];
     }
-    await using service = serve(storeWith({ events }), { log });
+    await using service = serve(storeWith({ events }));
     await using stream = await service.follow();
     await stream.take(1);
     service.close();
-    expect([await stream.rest(), lines]).toEqual([[], []]);
+    expect([await stream.rest(), service.lines]).toEqual([[], []]);
   });
 
   test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
@@ -423,16 +374,15 @@ describe("an event stream", () => {
     ["when it replays missed changes", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
     ["when the missed changes are lost", { since: "e-1" }, failsAtSecond(), []],
   ])("ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
-    const { log, lines } = capturingLog();
-    await using service = serve(storeWith(answers), { log });
+    await using service = serve(storeWith(answers));
     await using events = await service.follow(from);
     expect((await events.rest()).map(({ type }) => type)).toEqual(types);
     const line = { level: "error", message: "event stream aborted" } as const;
-    expect(lines).toMatchObject([{ ...line, fields: { err: BROKEN } }]);
+    expect(service.lines).toMatchObject([{ ...line, fields: { err: BROKEN } }]);
     await using again = await service.follow(from);
     await again.rest();
     service.close();
-    expect(lines).toMatchObject([
+    expect(service.lines).toMatchObject([
       { ...line, fields: { err: BROKEN } },
       { ...line, fields: { err: BROKEN, times: 1 } },
     ]);
@@ -495,35 +445,22 @@ async function watchedStore() {
   return { ...watch(memory), start: await here(memory) };
 }
 
-/** Starts a service that the test shuts down. */
-function stoppable() {
-  const store = openMemory();
-  const service = createService({ store });
-  const listener = listen(service, { host: "127.0.0.1", port: 0 });
-  const port = Number(new URL(listener.url).port);
-  return { ...service, ...listener, store, port, [Symbol.asyncDispose]: () => listener.abort() };
-}
+test("a service that shuts down ends open and later streams with a complete body", async () => {
+  await using service = serve(openMemory());
+  await service.store.insert("x");
+  const since = await here(service.store);
+  const readers = await Promise.all([{}, { since }, { since: "other-1" }].map(service.follow));
+  const [live, , lost] = readers;
+  expect((await live?.take(1))?.map(({ type }) => type)).toEqual(["position"]);
+  expect((await lost?.take(1))?.map(({ type }) => type)).toEqual(["resync"]);
+  service.drain();
+  service.close();
+  for (const reader of readers) expect(await reader.rest()).toEqual([]);
 
-describe("a service that shuts down", () => {
-  test("ends open and later streams with a complete body", async () => {
-    await using service = stoppable();
-    await service.store.insert("x");
-    const since = await here(service.store);
-    const readers = await Promise.all(
-      [{}, { since }, { since: "other-1" }].map((from) => follow(service.url, from)),
-    );
-    const [live, , lost] = readers;
-    expect((await live?.take(1))?.map(({ type }) => type)).toEqual(["position"]);
-    expect((await lost?.take(1))?.map(({ type }) => type)).toEqual(["resync"]);
-    service.drain();
-    service.close();
-    for (const reader of readers) expect(await reader.rest()).toEqual([]);
-
-    await service.store.insert("y");
-    await using late = await follow(service.url, { lastEventId: since });
-    expect(late.response.headers.get("connection")).toBe("close");
-    expect(await late.rest()).toEqual([]);
-  });
+  await service.store.insert("y");
+  await using late = await service.follow({ lastEventId: since });
+  expect(late.response.headers.get("connection")).toBe("close");
+  expect(await late.rest()).toEqual([]);
 });
 
 const DELETED = {
