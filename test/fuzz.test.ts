@@ -1,7 +1,10 @@
 import { expect, test } from "bun:test";
 import { hashToken } from "../src/credential/token.ts";
+import { AUTHENTICATION_OUTCOMES, SURFACES } from "../src/http/observability/instrumentation.ts";
+import { Metrics } from "../src/http/observability/metrics.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { parseNewTodo } from "../src/todo.ts";
+import { parseNewTodo, STORE_OPERATIONS } from "../src/todo.ts";
+import { labelsOf, parseExposition } from "./exposition.ts";
 import { exchange, fuzz, hasFailed, KEY_ID, VALID_REQUESTS } from "./fuzzer.ts";
 import { capturingLog } from "./log.ts";
 import { pathIn, startService } from "./service.ts";
@@ -24,6 +27,7 @@ test(
     };
     await insertKey("deploy");
     const watched = watch(memory);
+    const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
     await using service = startService({
       store: watched.store,
       credentials: {
@@ -33,6 +37,7 @@ test(
       },
       network: { onLoopback: true },
       accessLog: true,
+      observer: metrics.observe(watched.store),
       log: { ...log, info() {}, warn() {} },
     });
     for (const bytes of VALID_REQUESTS) {
@@ -54,6 +59,7 @@ test(
     const expected = "200 201 204 400 401 404 405 409 413 415 422 none".split(" ");
     expect([...statuses.keys()]).toEqual(expect.arrayContaining(expected));
     expect(watched.opened()).toBeGreaterThan(REQUESTS / 100);
+    expectClosedLabels(await metrics.text(), service.paths);
     await until(() => watched.open() === 0, "every event stream is closed");
     expect((await memory.keys.list()).length).toBeGreaterThan(REQUESTS / 100);
     const created = await service.sendJson("POST", "/api/todos", { title: "after all" });
@@ -67,3 +73,28 @@ test(
   },
   SECONDS * 1000,
 );
+
+/** Throws if a request has created a series or a label. */
+function expectClosedLabels(exposition: string, paths: readonly string[]): void {
+  const closed: Readonly<Record<string, readonly string[] | RegExp>> = {
+    route: paths,
+    method: [...["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "other"],
+    status: /^(?:200|201|204|304|308|4\d\d)$/,
+    le: /^(?:\d+(?:\.\d+)?|\+Inf)$/,
+    surface: SURFACES,
+    outcome: AUTHENTICATION_OUTCOMES,
+    operation: Object.keys(STORE_OPERATIONS),
+    reason: ["unavailable", "full", "error"],
+    version: ["1.2.3"],
+    runtime: ["bun 4.5.6"],
+  };
+  const methods = new Set<string>();
+  for (const series of parseExposition(exposition).keys())
+    for (const [name, label] of Object.entries(labelsOf(series))) {
+      const values = closed[name] ?? [];
+      const isClosed = values instanceof RegExp ? values.test(label) : values.includes(label);
+      expect([series, name, isClosed]).toEqual([series, name, true]);
+      if (name === "method") methods.add(label);
+    }
+  expect(methods).toContain("other");
+}

@@ -280,11 +280,7 @@ describe("an error", () => {
   test("is JSON if a browser opens an address whose error has no page", async () => {
     await using service = startService();
     service.drain();
-    const response = await service.send("GET", "/readyz", OPENED);
-    expect([response.status, response.headers.get("content-type")]).toEqual([
-      503,
-      "application/problem+json",
-    ]);
+    expect(await service.outcome("GET /readyz", OPENED)).toBe("503 stopping");
   });
 
   test("is a page without assets if a browser opens a name that is not the server's", async () => {

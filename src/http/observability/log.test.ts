@@ -1,9 +1,8 @@
 import { expect, test } from "bun:test";
-import { capturingLog } from "../../../test/log.ts";
+import { as } from "../../../test/credentials.ts";
 import { startService } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
 import { ServiceError } from "../../error.ts";
-import { createService } from "../service.ts";
 import { NOOP_LOG, traceId } from "./log.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -51,37 +50,34 @@ test.each([
 
 const unavailable = new ServiceError("store_unavailable", { cause: new Error("connection refused") });
 
-/** Creates a handler whose store throws the error that the test passes, and collects the lines of its log. */
+/** Starts a service whose store throws the error that the test passes. */
 function failing() {
-  const { log, lines } = capturingLog();
   let thrown: unknown;
   const store = storeWith({
     get: () => {
       throw thrown;
     },
   });
-  const service = createService({ store, log });
-  const handler = service.routes["/api/todos/:id"];
+  const service = startService({ store });
   return {
-    service,
+    ...service,
     /** Returns the lines that are written for one request that fails. */
-    linesOf: async (error: unknown, id = "1") => {
+    linesOf: async (error: unknown) => {
       thrown = error;
-      const request = Object.assign(new Request(`http://localhost/api/todos/${id}`), { params: { id } });
-      const peer = { protocol: "http", requestIP: () => null, timeout: () => {} } as const;
-      await handler?.(request, peer);
-      return lines.splice(0);
+      await fetch(`${service.url}/api/todos/1`);
+      return service.lines.splice(0);
     },
     /** Returns the lines that are written when the summaries are due. */
     summaries: () => {
       service.close();
-      return lines.splice(0);
+      return service.lines.splice(0);
     },
   };
 }
 
 test("the log has the first failure of each code and reason, with the complete error", async () => {
-  const { linesOf, summaries } = failing();
+  await using service = failing();
+  const { linesOf, summaries } = service;
   const full = new ServiceError("store_full", { detail: "it is full" });
   const fault = new TypeError("not a function");
   const otherFault = new TypeError("not an object");
@@ -104,14 +100,12 @@ test("the log has the first failure of each code and reason, with the complete e
 });
 
 test("the log has the failures of each route", async () => {
-  const { log, lines } = capturingLog();
   const fail = () => Promise.reject(unavailable);
-  await using service = startService({ store: storeWith({ insert: fail, get: fail }), log });
-  for (const _ of [1, 2]) {
-    await service.send("GET", "/api/todos/1");
-    await service.sendJson("POST", "/api/todos", { title: "x" });
-  }
-  expect(lines.map(({ fields }) => fields.route)).toEqual(["/api/todos/:id", "/api/todos"]);
+  await using service = startService({ store: storeWith({ insert: fail, get: fail }) });
+  for (const _ of [1, 2])
+    for (const line of ["GET /api/todos/1", "POST /api/todos"])
+      await service.outcome(line, {}, line.startsWith("POST") ? { title: "x" } : undefined);
+  expect(service.lines.map(({ fields }) => fields.route)).toEqual(["/api/todos/:id", "/api/todos"]);
 });
 
 test.each<[what: string, error: unknown]>([
@@ -127,7 +121,8 @@ test.each<[what: string, error: unknown]>([
   ["that is undefined", undefined],
   ["with a long message", new Error("x".repeat(1_000_000))],
 ])("an error %s is logged and counted", async (_what, error) => {
-  const { linesOf, summaries } = failing();
+  await using service = failing();
+  const { linesOf, summaries } = service;
   expect(await linesOf(error)).toMatchObject([{ level: "error", fields: { code: "internal_error" } }]);
   expect(await linesOf(error)).toEqual([]);
   expect(summaries()).toMatchObject([{ fields: { code: "internal_error", times: 1 } }]);
@@ -152,15 +147,13 @@ test("an error that the logger cannot serialize is logged without its details", 
 });
 
 test("the log distinguishes the reasons of one code by the innermost message", async () => {
-  const { log, lines } = capturingLog();
   const reasons = ["connection refused", "password expired", "connection refused"];
   const lookupClient = () =>
     Promise.reject(new ServiceError("store_unavailable", { cause: new Error(reasons.shift()) }));
-  await using service = startService({ credentials: { lookupClient }, log });
-  const headers = { Authorization: "Bearer x" };
-  for (const _ of [1, 2, 3]) await service.send("GET", "/api/whoami", { headers });
+  await using service = startService({ credentials: { lookupClient } });
+  for (const _ of [1, 2, 3]) await service.send("GET", "/api/whoami", as("Bearer x"));
   service.close();
-  expect(lines.map(({ fields }) => [fields.code, fields.times])).toEqual([
+  expect(service.lines.map(({ fields }) => [fields.code, fields.times])).toEqual([
     ["credentials_unavailable", undefined],
     ["credentials_unavailable", undefined],
     ["credentials_unavailable", 1],
