@@ -1,5 +1,5 @@
 import { describeFile, type Sourced } from "../config/setting-values.ts";
-import { readBytes, watchFiles } from "../config/text-file.ts";
+import { pollFiles, readBytes, watchFiles } from "../config/text-file.ts";
 import { asUsageError } from "../config/usage-error.ts";
 import type { TlsListener } from "../http/listener/listen.ts";
 import { type Certificate, parseCertificate, validityError } from "../http/listener/tls.ts";
@@ -33,6 +33,7 @@ export function watchCertificate(
   { renew }: Pick<TlsListener, "renew">,
   log: Log,
   metrics: Metrics | undefined,
+  poll = pollFiles,
 ): void {
   let current = first;
   warnUnlessValid(first, log);
@@ -44,9 +45,9 @@ export function watchCertificate(
     log.info({ file: files.cert.value, notAfter: next.notAfter }, "certificate renewed");
     warnUnlessValid(next, log);
   };
-  const isRejected = watchFiles([files.cert.value, files.key.value], check, (reason) =>
-    log.warn({ reason }, "certificate not renewed: the previous one stays in use"),
-  );
+  const onFailure = (reason: string): void =>
+    log.warn({ reason }, "certificate not renewed: the previous one stays in use");
+  const isRejected = watchFiles([files.cert.value, files.key.value], check, onFailure, poll);
   const expiry = "When the server's certificate expires, in seconds since 1970.";
   const rejected =
     "1 while the files of the certificate cannot be used and a previous certificate is in use, otherwise 0.";

@@ -4,7 +4,6 @@ import { describeListenError, localUrl, resolveAddress } from "../config/address
 import type { Config } from "../config/config.ts";
 import type { Sourced } from "../config/setting-values.ts";
 import { toStoreError, UsageError } from "../config/usage-error.ts";
-import { isEasyToGuess } from "../credential/user.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
@@ -14,7 +13,7 @@ import type { OnProgress } from "../storage/maintenance.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
 import type { TodoStore } from "../todo.ts";
-import { type ConfiguredCredentials, openCredentials } from "./credentials.ts";
+import { openCredentials } from "./credentials.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
 import {
@@ -22,7 +21,7 @@ import {
   describeAddresses,
   describeDemo,
   describeMemory,
-  describeRisk,
+  listWarnings,
   showFirstKey,
   whereToOpen,
 } from "./start-message.ts";
@@ -84,12 +83,7 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
   log.info({ version, pid: process.pid, url: listener.url, store: kind, metricsUrl }, "listening");
   if (simulation !== undefined)
     log.warn({ ...simulation }, "SIMULATION: requests below /api are delayed and fail on purpose");
-  warnOfSurfaces(credentials, config, onLoopback, log);
-  if (credentials.demo !== undefined && kind?.startsWith("postgres"))
-    log.warn(
-      {},
-      "each replica generates its own credentials, and rejects those of the others: create an API key with todo keys create, or set TODO_CLIENTS_FILE and TODO_USERS_FILE",
-    );
+  for (const warning of listWarnings(credentials, config, onLoopback)) log.warn({}, warning);
   const { hasUsers, demo } = credentials;
   const subject = { access: config.access, hasUsers, demo, onLoopback };
   // On standard error, because secrets do not belong in the log.
@@ -236,26 +230,4 @@ function hasDefaultHangup(): boolean {
   const lastDigit = /^SigIgn:.*(.)$/m.exec(readFileSync(path, "utf8"))?.[1] ?? "";
   // SIGHUP is signal 1, so it is the lowest bit of the mask.
   return Number.parseInt(lastDigit, 16) % 2 === 0;
-}
-
-function warnOfSurfaces(
-  { hasClients, hasUsers }: ConfiguredCredentials,
-  config: Config,
-  onLoopback: boolean,
-  log: Log,
-) {
-  if (!hasClients) log.warn({}, "no client is configured: /api/whoami rejects every request");
-  if (!hasUsers)
-    log.warn(
-      {},
-      "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",
-    );
-  const { adminUser, adminPassword } = config.credentials;
-  if (adminUser !== undefined && adminPassword !== undefined && isEasyToGuess(adminUser, adminPassword))
-    log.warn(
-      {},
-      "the password of the admin user is easy to guess: use at least 8 characters, and not the name",
-    );
-  const risk = describeRisk(config, onLoopback);
-  if (risk !== undefined) log.warn({}, risk);
 }

@@ -2,6 +2,7 @@ import { reachableUrl } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { UsageError } from "../config/usage-error.ts";
 import { createKey, type KeyStore } from "../credential/key.ts";
+import { isEasyToGuess } from "../credential/user.ts";
 import type { ConfiguredCredentials } from "./credentials.ts";
 
 /** The settings and credentials that decide what a start prints on a terminal. */
@@ -62,8 +63,34 @@ curl -w '\\n' -u '${user}:${password}' '${url}/admin/'
 `;
 }
 
+/** Returns the warnings of a start: which requests the server rejects, and what valid settings put at risk. */
+export function listWarnings(
+  { hasClients, hasUsers, demo }: Pick<ConfiguredCredentials, "hasClients" | "hasUsers" | "demo">,
+  config: Config,
+  onLoopback: boolean,
+): string[] {
+  const { adminUser, adminPassword } = config.credentials;
+  const warnings: string[] = [];
+  if (!hasClients) warnings.push("no client is configured: /api/whoami rejects every request");
+  if (!hasUsers)
+    warnings.push(
+      "no user is configured: /admin/ rejects every request until you run todo users add and set --users-file",
+    );
+  if (adminUser !== undefined && adminPassword !== undefined && isEasyToGuess(adminUser, adminPassword))
+    warnings.push(
+      "the password of the admin user is easy to guess: use at least 8 characters, and not the name",
+    );
+  const risk = describeRisk(config, onLoopback);
+  if (risk !== undefined) warnings.push(risk);
+  if (demo !== undefined && config.store.url.value.startsWith("postgres"))
+    warnings.push(
+      "each replica generates its own credentials, and rejects those of the others: create an API key with todo keys create, or set TODO_CLIENTS_FILE and TODO_USERS_FILE",
+    );
+  return warnings;
+}
+
 /** Returns what valid settings put at risk, or whom they shut out; `undefined` if that is nothing. */
-export function describeRisk({ access, tls, network }: Config, onLoopback: boolean): string | undefined {
+function describeRisk({ access, tls, network }: Config, onLoopback: boolean): string | undefined {
   if (access.allowBasicOverHttp)
     return `${access.privateMode ? "passwords and tokens" : "passwords"} are accepted over plain HTTP (TODO_ALLOW_BASIC_OVER_HTTP), where others can read them`;
   if (onLoopback || tls.cert !== undefined || network.trustedProxies.length > 0) return undefined;

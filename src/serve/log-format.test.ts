@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { ServiceError } from "../error.ts";
-import { formatJson, formatText } from "./log-line.ts";
+import { formatJson, formatText } from "./log.ts";
 
 const TIME = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 const circular: Record<string, unknown> = {};
@@ -92,7 +92,7 @@ describe("an error in a line", () => {
     const err = Object.assign(new Error("outer", { cause }), { code: "OUTER" });
     const stack = `${err.stack}\ncaused by: ${cause.stack}\ncaused by: text`;
     expect(json({ err })).toMatchObject({ err: { message: "outer: inner: text", code: "OUTER", stack } });
-    expect(stack).toContain("log-line.test.ts");
+    expect(stack).toContain("log-format.test.ts");
   });
 
   test("has no other property, because a driver's errors contain titles and queries", () => {
