@@ -8,14 +8,9 @@ const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
 
 describe("parseDuration", () => {
-  test.each<[text: string, milliseconds: number]>([
+  test.each([
     ["0", 0],
     ["0s", 0],
-    ["30s", 30 * SECOND],
-    ["15m", 15 * 60 * SECOND],
-    ["24h", DAY],
-    ["90d", 90 * DAY],
-    ["2w", 14 * DAY],
     ["007d", 7 * DAY],
     ["36500d", 36_500 * DAY],
     ["876000h", 36_500 * DAY],
@@ -24,13 +19,7 @@ describe("parseDuration", () => {
   });
 
   test("parses every whole number of each unit up to 36500 days", () => {
-    const units: readonly (readonly [unit: string, length: number])[] = [
-      ["s", SECOND],
-      ["m", 60 * SECOND],
-      ["h", HOUR],
-      ["d", DAY],
-      ["w", 7 * DAY],
-    ];
+    const units = Object.entries({ s: SECOND, m: 60 * SECOND, h: HOUR, d: DAY, w: 7 * DAY });
     fc.assert(
       fc.property(fc.nat({ max: 2 ** 31 }), fc.constantFrom(...units), (count, [unit, length]) => {
         const read = () => parseDuration("x", `${count}${unit}`);
@@ -41,29 +30,8 @@ describe("parseDuration", () => {
   });
 
   test.each([
-    "",
-    " ",
-    "1",
-    "d",
-    "90 d",
-    " 90d",
-    "90d ",
-    "90d\n",
-    "+90d",
-    "-1d",
-    "1.5h",
-    "1e3d",
-    "0x1d",
-    "90D",
-    "90days",
-    "1d12h",
-    "P90D",
-    "2026-01-01",
-    "never",
-    "٣d",
-    "1y",
-    "1ms",
-    "1__proto__",
+    ...["", " ", "1", "d", "90 d", " 90d", "90d ", "90d\n", "+90d", "-1d", "1.5h", "1e3d", "0x1d", "90D"],
+    ...["90days", "1d12h", "P90D", "2026-01-01", "never", "٣d", "1y", "1ms", "1__proto__"],
   ])("rejects %j and names the valid forms", (text) => {
     expect(errorsOf(() => parseDuration("expires", text))).toEqual([
       { field: "expires", message: "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0" },

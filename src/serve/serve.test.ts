@@ -1,26 +1,46 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type Command, runTodo } from "../../test/command.ts";
-import {
-  type Databases,
-  openDatabases,
-  type Postgres,
-  startPostgres,
-  whyNoDatabase,
-} from "../../test/postgres.ts";
-import { skipFor } from "../../test/skip.ts";
+import { version } from "../../package.json" with { type: "json" };
+import { callTodo, complaintOf, jsonLines } from "../../test/call-todo.ts";
+import { type Command, run, runTodo } from "../../test/command.ts";
+import { greet, mint, whoami } from "../../test/credentials.ts";
+import { freePort } from "../../test/free-port.ts";
+import { type Postgres, startPostgres, whyNoDatabase } from "../../test/postgres.ts";
+import { postTodo } from "../../test/served-todos.ts";
+import { skipFor, whyNoFile } from "../../test/skip.ts";
+import { follow } from "../../test/sse.ts";
+import { filesIn, temporaryFolder } from "../../test/temporary.ts";
+import { until } from "../../test/until.ts";
 import { readConfig } from "../config/config.ts";
+import { openSqliteKeys } from "../storage/sqlite/keys.ts";
+import { openSqlite } from "../storage/sqlite/store.ts";
 import { getOwnHost } from "./serve.ts";
 
-const serve = (store: string, ...args: readonly string[]): Command =>
-  runTodo(["serve", "--port", "0", ...args], { TODO_STORE: store });
+const folder = temporaryFolder();
+const file = filesIn(folder);
+const PAIR = { TODO_ADMIN_USER: "root", TODO_ADMIN_PASSWORD: "s3cret words" };
 
-async function outcome(store: string, ...args: readonly string[]) {
-  await using command = serve(store, ...args);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
+const serve = (args: readonly string[] = [], variables: Readonly<Record<string, string>> = {}): Command =>
+  runTodo(["serve", "--port", "0", ...args], variables);
+
+/** Stops a server, so that all its output is available. Returns its log. */
+async function stop(server: Command) {
+  server.kill("SIGTERM");
+  expect(await server.exited).toBe(0);
+  return jsonLines(server.stdout());
 }
+
+/** Waits for a server that does not log when it listens. */
+const listens = (url: string) =>
+  until(
+    () =>
+      fetch(url).then(
+        () => true,
+        () => false,
+      ),
+    `${url} responds`,
+  );
 
 test.each([
   ["todo.example.com", "todo.example.com:3000"],
@@ -30,104 +50,238 @@ test.each([
   expect(getOwnHost(readConfig({ host }, {}))).toBe(expected);
 });
 
-describe("todo serve with a file", () => {
-  const folder = mkdtempSync(join(tmpdir(), "todo-serve-"));
-  afterAll(() => rmSync(folder, { recursive: true }));
+describe("todo serve does not start with", () => {
+  /** Runs the server in this process, because it fails before it listens. */
+  const complaint = (line: string, code?: number): Promise<string> =>
+    complaintOf(callTodo(["serve", "--port", "0", "--log-level", "silent", ...line.split(" ")]), code);
 
-  test("whose folder is missing exits with 1, and serves after the folder is mounted", async () => {
-    const mount = join(folder, "mount");
-    const path = join(mount, "todos.db");
-    expect(await outcome(`sqlite:${path}`)).toEqual({
-      code: 1,
-      stdout: "",
-      stderr: `todo: TODO_STORE: ${path}: check that its folder exists, and that its disk is mounted\n`,
-    });
-    mkdirSync(mount);
-    await using server = serve(`sqlite:${path}`);
-    expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
-  });
-
-  test("that another server uses exits with 1", async () => {
-    const path = join(folder, "used.db");
-    await using server = serve(`sqlite:${path}`);
-    await server.url;
-    const stderr = `todo: TODO_STORE: ${path} is in use by another server: stop it first\n`;
-    expect(await outcome(`sqlite:${path}`)).toEqual({ code: 1, stdout: "", stderr });
-  });
-
-  test("whose folder for backups is missing exits with 1", async () => {
-    const backups = join(folder, "backups");
-    const { code, stderr } = await outcome(`sqlite:${join(folder, "new.db")}`, "--backup-dir", backups);
-    const expected = `todo: --backup-dir "${backups}": no such file or folder\n`;
-    expect([code, stderr]).toEqual([1, expected]);
-  });
-
-  test("that is not a database exits with 2", async () => {
-    const path = join(folder, "notes.txt");
-    writeFileSync(path, "not a database, ".repeat(100));
-    expect(await outcome(`sqlite:${path}`)).toMatchObject({ code: 2, stderr: expect.stringContaining(path) });
-  });
-
-  test("whose folder is a file exits with 2", async () => {
-    writeFileSync(join(folder, "file"), "");
-    const { code, stderr } = await outcome(`sqlite:${join(folder, "file", "todos.db")}`);
-    expect([code, stderr]).toEqual([
+  // Each start in this process listens to the errors of its outputs.
+  for (const output of [process.stdout, process.stderr]) output.setMaxListeners(100);
+  const notes = file("not a database, ".repeat(100));
+  const store = (...path: readonly string[]) => `--store sqlite:${join(folder, ...path)}`;
+  const NO_KEY = "private mode has no valid credentials:";
+  test.each<[what: string, line: string, code: number, complaint: string]>([
+    [
+      "an unknown kind of store",
+      "--store redis://u:hunter2@h",
       2,
-      expect.stringContaining("a part of the path is a file, not a folder"),
-    ]);
+      '--store: there is no store of the kind "redis:": use memory:, sqlite:PATH or postgres://…',
+    ],
+    ["a password in a file of users", `--users-file ${file("al:hunter2\n")}`, 2, "line 1 (al) has no whole"],
+    ["an unknown host", "--host no.invalid", 2, "host no.invalid does not resolve"],
+    ["an address of another machine", "--host 192.0.2.1", 2, "192.0.2.1 is not an address of this machine"],
+    [
+      "a missing folder",
+      store("mount", "todos.db"),
+      1,
+      "check that its folder exists, and that its disk is mo",
+    ],
+    ["a file that is no database", `--store sqlite:${notes}`, 2, `--store: ${notes}`],
+    ["a file as folder", `--store sqlite:${notes}/a.db`, 2, "a part of the path is a file, not a folder"],
+    [
+      "a database that cannot be reached, so that a supervisor starts it again",
+      "--store postgres://todo:hunter2@127.0.0.1:1/todos",
+      1,
+      "--store: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL",
+    ],
+    ["backups of a store in memory", "--backup-dir .", 2, "--backup-dir needs a sqlite: store: set --store"],
+    [
+      "backups in a file",
+      `${store("a.db")} --backup-dir ${notes}`,
+      2,
+      "it is not a folder: name an existing",
+    ],
+    ["a missing folder for backups", `${store("a.db")} --backup-dir missing`, 1, "no such file or folder"],
+    [
+      "a simulation off loopback",
+      "--simulate errors=1% --host 0.0.0.0",
+      2,
+      "--simulate works on loopback only, and --host is 0.0.0.0: leave one out",
+    ],
+    [
+      "private mode and no store",
+      "--private",
+      2,
+      `${NO_KEY} store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE`,
+    ],
+    [
+      "private mode and no key",
+      `--private ${store("empty.db")}`,
+      2,
+      `${NO_KEY} create an API key with: todo keys create NAME, with the same store.`,
+    ],
+  ])("%s", async (_what, line, code, expected) => {
+    const said = await complaint(line, code);
+    expect(said).toContain(expected);
+    expect(said).not.toContain("hunter2");
+  });
+
+  test("a simulation by a variable, because it has none", async () => {
+    const outcome = callTodo(["serve"], { TODO_SIMULATE: "errors=1%" });
+    expect(await complaintOf(outcome)).toContain("unknown variable TODO_SIMULATE");
+  });
+
+  test("a store that another server uses", async () => {
+    const path = file();
+    const opened = await openSqlite(path);
+    expect(await complaint(`--store sqlite:${path}`, 1)).toBe(
+      `--store: ${path} is in use by another server: stop it first`,
+    );
+    await opened.close();
+  });
+
+  test("a port that is in use, and names its flag or variable", async () => {
+    await using first = serve();
+    const { port } = new URL(await first.url);
+    for (const [args, variables, source] of [
+      [["--port", port], {}, "--port"],
+      [[], { TODO_PORT: port }, "TODO_PORT"],
+    ] as const) {
+      await using second = runTodo(["serve", ...args], variables);
+      const code = await second.exited;
+      expect(await complaintOf({ code, stdout: second.stdout(), stderr: second.stderr() })).toBe(
+        `port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with ${source}`,
+      );
+    }
+    expect((await fetch(`${await first.url}/livez`)).status).toBe(200);
   });
 });
 
-describe("todo serve with a database", () => {
-  test("that cannot be reached exits with 1, so that a supervisor starts it again", async () => {
-    const stderr =
-      "todo: TODO_STORE: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL\n";
-    const { code, ...said } = await outcome("postgres://todo:s3cret@127.0.0.1:1/todos");
-    expect([code, said]).toEqual([1, { stdout: "", stderr }]);
+describe("todo serve", () => {
+  test("with nothing configured shows credentials that work once, outside the log, and no addresses", async () => {
+    await using server = serve();
+    const url = await server.url;
+    await until(() => /\/admin\/.*\n\n$/.test(server.stderr()), "the credentials are shown");
+    const shown = server.stderr();
+    const [[, token = ""] = [], ...tokens] = shown.matchAll(/^demo-token=(todo_\w{49})$/gm);
+    const [[, password = ""] = [], ...passwords] = shown.matchAll(/^demo-password=(\w{24})$/gm);
+    expect([token === "", password === "", tokens, passwords]).toEqual([false, false, [], []]);
+    expect(await whoami(url, token)).toBe("demo");
+    expect(await greet(url, "admin", password)).toBe("Hello, admin!");
+    const lines = await stop(server);
+    expect(lines.map(({ msg }) => msg)).toEqual(["listening", "stopping", "stopped"]);
+    expect(lines[0]).toMatchObject({ level: "info", version, url, store: "memory" });
+    for (const secret of [token, password]) expect(server.stdout()).not.toContain(secret);
+    expect(shown).toStartWith("\nNo credentials are configured. These work until the server stops:\n");
+    expect(shown + server.stdout()).not.toMatch(/To-dos:|in memory/);
   });
 
-  /** The server, unless it must not be stopped. */
-  let postgres: Postgres | undefined;
-  let databases: Databases;
-  beforeAll(async () => {
-    if (whyNoDatabase !== undefined) return;
-    postgres = whyNoDatabase === undefined ? await startPostgres({ fsync: "off" }) : undefined;
-    databases = postgres ?? (await openDatabases());
+  test("in private mode accepts an API key, and shows no credentials", async () => {
+    const path = file();
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: true });
+    const { token } = await mint(keys, "phone");
+    await close();
+    await using server = serve(["--private", "--store", `sqlite:${path}`]);
+    const url = await server.url;
+    expect([await whoami(url, token), (await fetch(`${url}/api/todos`)).status]).toEqual(["phone", 401]);
+    await stop(server);
+    expect(server.stderr()).toBe("");
   });
-  afterAll(() => databases?.[Symbol.asyncDispose]());
 
-  test.skipIf(skipFor(whyNoDatabase))("serves at the first start after the database is up", async () => {
-    const store = await databases.newDatabase();
-    await postgres?.stop("in order");
-    expect((await outcome(store)).code).toBe(1);
-    await postgres?.start();
-    await using server = serve(store);
+  test("applies its settings, and warns of what they put at risk", async () => {
+    const access = ["--allowed-hosts", "todo.example", "--cors-origins", "https://app.example"];
+    const login = ["--realm", "a realm", "--basic-failures", "1", "--allow-basic-over-http"];
+    const limits = ["--max-todos", "2", "--max-events", "1", "--max-subscribers", "1"];
+    await using server = serve([...access, ...login, ...limits], PAIR);
+    const url = await server.url;
+    const get = (path: string, headers: Readonly<Record<string, string>> = {}) =>
+      fetch(url + path, { headers });
+    expect((await get("/livez", { Host: "todo.example" })).status).toBe(200);
+    const { headers } = await get("/livez", { Origin: "https://app.example" });
+    expect(headers.get("access-control-allow-origin")).toBe("https://app.example");
+    expect((await get("/admin/")).headers.get("www-authenticate")).toContain('realm="a realm"');
+    expect(await greet(url, "root", "wrong")).toBe(401);
+    expect(await greet(url, "root", "s3cret words")).toBe(429);
+    const since = (await get("/api/todos")).headers.get("etag")?.slice(1, -1) ?? "";
+    for (const status of [201, 201, 507]) expect((await postTodo(url, "a")).status).toBe(status);
+    {
+      await using events = await follow(url, { since });
+      expect((await events.take(1)).map(({ type }) => type)).toEqual(["resync"]);
+      expect((await get("/api/events")).status).toBe(503);
+    }
+    expect(await stop(server)).toContainEqual(
+      expect.objectContaining({ level: "warn", msg: expect.stringContaining("TODO_ALLOW_BASIC_OVER_HTTP") }),
+    );
+  });
+
+  test("on all addresses warns that others need HTTPS, and not on a name of loopback", async () => {
+    for (const [host, isWarned] of [
+      ["0.0.0.0", true],
+      ["localhost", false],
+    ] as const) {
+      await using server = serve(["--host", host], PAIR);
+      await server.url;
+      await stop(server);
+      expect(server.stdout().includes("requests from this machine only")).toBe(isWarned);
+    }
+  });
+
+  test.skipIf(skipFor(whyNoFile("/dev/full")))("does not stop when its log cannot be written", async () => {
+    const port = await freePort();
+    const line = `exec "$0" --no-env-file src/cli/main.ts serve --port ${port} --access-log > /dev/full`;
+    await using server = run(["sh", "-c", line, process.execPath], PAIR);
+    const url = `http://127.0.0.1:${port}/livez`;
+    await listens(url);
+    for (const _ of [1, 2, 3]) expect((await fetch(url)).status).toBe(200);
+    await stop(server);
+    expect(server.stderr()).toMatch(/^todo: cannot write the log: .*\n$/);
+  });
+
+  test("logs nothing with --log-level silent", async () => {
+    const port = await freePort();
+    const args = ["--port", String(port), "--log-level", "silent", "--access-log"];
+    await using server = serve(args, { ...PAIR, TODO_ALLOW_BASIC_OVER_HTTP: "on" });
+    const url = `http://127.0.0.1:${port}`;
+    await listens(url);
+    expect(await whoami(url, "wrong")).toBe(401);
+    await stop(server);
+    expect([server.stdout(), server.stderr()]).toEqual(["", ""]);
+  });
+
+  test("serves a store whose folder was missing once it is mounted", async () => {
+    const path = join(folder, "later", "todos.db");
+    expect((await callTodo(["serve", "--store", `sqlite:${path}`])).code).toBe(1);
+    mkdirSync(join(folder, "later"));
+    await using server = serve(["--store", `sqlite:${path}`]);
     expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
   });
 
-  test.skipIf(skipFor(whyNoDatabase))(
-    "warns that other replicas do not accept its generated credentials, until a key exists",
-    async () => {
-      const store = await databases.newDatabase();
-      for (const isWarned of [true, false]) {
-        await using server = serve(store);
-        await server.url;
-        server.kill("SIGTERM");
-        expect(await server.exited).toBe(0);
-        expect(server.stdout().includes("each replica generates its own credentials")).toBe(isWarned);
-        await using create = runTodo(["keys", "create", isWarned ? "first" : "second", "--store", store]);
-        expect(await create.exited).toBe(0);
-      }
-    },
-  );
+  test("--seed fills the store, and --simulate disturbs requests; the log says so", async () => {
+    await using server = serve(["--seed", file("- [x] a\nb\n"), "--simulate", "latency=1ms"]);
+    const response = await fetch(`${await server.url}/api/todos`);
+    expect(await response.json()).toEqual([
+      { id: 1, title: "a", done: true },
+      { id: 2, title: "b", done: false },
+    ]);
+    expect(server.stdout()).toContain('"todos":2,"msg":"store seeded"');
+    expect(server.stdout()).toContain('"msg":"SIMULATION: ');
+  });
+});
 
-  test.skipIf(skipFor(whyNoDatabase))("that rejects the URL exits with 2", async () => {
-    const url = new URL(await databases.newDatabase());
-    const absent = new URL(url);
+describe.skipIf(skipFor(whyNoDatabase))("todo serve with a database", () => {
+  let postgres: Postgres;
+  beforeAll(async () => {
+    postgres = await startPostgres({ fsync: "off" });
+  });
+  afterAll(() => postgres?.[Symbol.asyncDispose]());
+
+  const refused = (store: string, code: number) => complaintOf(callTodo(["serve", "--store", store]), code);
+
+  test("serves at the first start after the database is up", async () => {
+    const store = await postgres.newDatabase();
+    await postgres.stop("in order");
+    await refused(store, 1);
+    await postgres.start();
+    await using server = serve(["--store", store]);
+    expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
+  });
+
+  test("that rejects the URL exits with 2", async () => {
+    const url = await postgres.newDatabase();
+    const [absent, wrong] = [new URL(url), new URL(url)];
     absent.pathname = "/absent";
-    const wrong = new URL(url);
     wrong.password = "wrong";
-    expect(await outcome(absent.href)).toMatchObject({ code: 2, stderr: expect.stringContaining("absent") });
-    expect(await outcome(wrong.href)).toMatchObject({ code: 2, stderr: expect.stringContaining("password") });
+    expect(await refused(absent.href, 2)).toContain("absent");
+    expect(await refused(wrong.href, 2)).toContain("password");
   });
 });
