@@ -52,7 +52,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   test("does not repeat a tick whose request arrived while the page closed, if another device reopens the to-do", async () => {
     const store = await createStore(["one"]);
     const closed = Promise.withResolvers<void>();
+    let requests = 0;
     const setDone = async (id: bigint, done: boolean) => {
+      requests++;
       const answer = await store.setDone(id, done);
       await closed.promise;
       return answer;
@@ -69,6 +71,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(next, ["one"]);
     await untilChanges(next, 0);
     expect(await storedTitles(store)).toEqual(["1 one"]);
+    expect(requests).toBe(1);
   });
 
   test("does not repeat ticks with an answer while others of the same change have none when the page closes", async () => {

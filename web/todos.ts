@@ -34,7 +34,7 @@ const notice = requireElement("#notice", HTMLElement);
 
 const outbox = new Outbox();
 const state = new State(outbox);
-const offlineCopy = new OfflineCopy(() => state);
+const offlineCopy = new OfflineCopy(state);
 const session = new SessionView({
   forgetList: () => offlineCopy.forget(),
   sendChanges,

@@ -41,6 +41,9 @@ function answered(
   return { api, sent };
 }
 
+/** What a stream begins with. */
+const COMMENT = new TextEncoder().encode(":\n");
+
 const stream = (body: string | ReadableStream) =>
   new Response(body, { headers: { "Content-Type": "text/event-stream" } });
 
@@ -231,7 +234,7 @@ describe("the client", () => {
       () => stream("id: e-1\nevent: position\ndata: {}\n\n"),
       busy,
       busy,
-      () => stream(""),
+      () => stream(":\n"),
       () => {
         leaving.abort();
         return busy();
@@ -242,7 +245,7 @@ describe("the client", () => {
   });
 
   test("aborts the event stream when the iteration ends", async () => {
-    const { api, sent } = answered([() => stream(new ReadableStream())]);
+    const { api, sent } = answered([() => stream(":\n")]);
     for await (const { type } of api.events({ since: "e-1" })) {
       expect(type).toBe("connected");
       break;
@@ -262,22 +265,35 @@ describe("the client", () => {
     expect(events.errored).toBe(error ?? null);
   });
 
-  test("disconnects an event stream after exactly 40 seconds without data", async () => {
-    using _ = hurry();
-    const { api } = answered([
-      ({ signal }) =>
-        stream(
-          new ReadableStream({
-            start: (controller) => signal?.addEventListener("abort", () => controller.error(signal.reason)),
-          }),
-        ),
-    ]);
-    const events = api.events({ since: "e-1" });
-    expect((await events.next()).value).toEqual({ type: "connected", position: "e-1" });
-    const start = Date.now();
-    expect((await events.next()).value).toMatchObject({ type: "disconnected", error: { code: "timeout" } });
-    expect(Date.now() - start).toBe(40_000);
-  });
+  test.each([
+    ["a comment", [COMMENT], ["connected", "disconnected"]],
+    ["a head without data", [], ["disconnected"]],
+  ])(
+    "disconnects an event stream after exactly 30 seconds of silence after %s",
+    async (_what, sent, types) => {
+      using _ = hurry();
+      const { api } = answered([
+        ({ signal }) =>
+          stream(
+            new ReadableStream({
+              start: (controller) => {
+                for (const piece of sent) controller.enqueue(piece);
+                signal?.addEventListener("abort", () => controller.error(signal.reason));
+              },
+            }),
+          ),
+      ]);
+      const start = Date.now();
+      const events = api.events({ since: "e-1" });
+      for (const type of types) {
+        const { value } = await events.next();
+        expect(value).toMatchObject(
+          type === "connected" ? { type, position: "e-1" } : { type, error: { code: "timeout" } },
+        );
+      }
+      expect(Date.now() - start).toBe(30_000);
+    },
+  );
 
   test.each<[what: string, lastsMs: number, answer: (n: number) => Response]>([
     ["sent an event", 0, (n) => stream(`id: e-${n}\nevent: deleted\ndata: {"id":1}\n\n`)],
@@ -286,7 +302,12 @@ describe("the client", () => {
       6000,
       () =>
         stream(
-          new ReadableStream({ start: (controller) => void setTimeout(() => controller.close(), 6000) }),
+          new ReadableStream({
+            start: (controller) => {
+              controller.enqueue(COMMENT);
+              setTimeout(() => controller.close(), 6000);
+            },
+          }),
         ),
     ],
   ])("reconnects with the shortest delay after a stream that %s", async (_what, lastsMs, answer) => {

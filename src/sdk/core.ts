@@ -1,6 +1,5 @@
-import { isOfType } from "./exchange.ts";
-import { check, readTodo } from "./json.ts";
-import { requestList } from "./list.ts";
+import { isOfType, readPosition } from "./exchange.ts";
+import { check, parseJson, parseTodo, readTodo } from "./json.ts";
 import { createTransport, type Transport } from "./transport.ts";
 import type {
   CallOptions,
@@ -37,7 +36,17 @@ export class TodoApiCore {
 
   /** Returns the to-dos. Without a `limit`, the list is one consistent snapshot of all of them. */
   async list(query: ListQuery = {}, options?: CallOptions): Promise<TodoList> {
-    return requestList(this.transport.request, query, options);
+    const search = new URLSearchParams();
+    for (const [name, value] of Object.entries(query))
+      if (value !== undefined) search.set(name, String(value));
+    const path = `/api/todos?${search}`.replace(/\?$/, "");
+    return this.transport.request({ method: "GET", path }, options, (response, text) => {
+      const todos: unknown = parseJson(text);
+      const position = readPosition(response);
+      const next = /[?&]after=(\d+)[^>]*>; *rel="?next/.exec(response.headers.get("link") ?? "")?.[1];
+      check(Array.isArray(todos) && position !== undefined);
+      return { todos: todos.map(parseTodo), position, ...(next !== undefined && { next }) };
+    });
   }
 
   /** Returns one to-do. Rejects with `todo_not_found` if it does not exist. */

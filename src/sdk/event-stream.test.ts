@@ -1,15 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { type Message, parseEvent, readMessages } from "./event-stream.ts";
+import { createParser, type Message, parseEvent } from "./event-stream.ts";
 
 /** Returns the messages of a stream that arrives in these pieces. */
-async function messagesIn(...pieces: readonly string[]): Promise<Message[]> {
-  const stream = (async function* () {
-    yield* pieces;
-  })();
-  return await Array.fromAsync(readMessages(stream));
-}
+const messagesIn = (...pieces: readonly string[]): Message[] => pieces.flatMap(createParser());
 
-describe("readMessages", () => {
+describe("createParser", () => {
   test.each<[what: string, pieces: readonly string[], expected: readonly Message[]]>([
     [
       "fields with and without a space",
@@ -43,8 +38,8 @@ describe("readMessages", () => {
         { id: "2", type: "message", data: "b" },
       ],
     ],
-  ])("yields %s", async (_what, pieces, expected) => {
-    expect(await messagesIn(...pieces)).toEqual([...expected]);
+  ])("returns %s", (_what, pieces, expected) => {
+    expect(messagesIn(...pieces)).toEqual([...expected]);
   });
 });
 

@@ -15,11 +15,15 @@ export interface Message {
   readonly data: string;
 }
 
-/** Yields the messages of an event stream that have an id (WHATWG HTML §9.2.6). Skips an incomplete last one. */
-export async function* readMessages(pieces: AsyncIterable<string>): AsyncGenerator<Message, void, undefined> {
+/**
+ * Returns a function that takes the pieces of an event stream, and returns the messages with an id that each completes
+ * (WHATWG HTML §9.2.6).
+ */
+export function createParser(): (piece: string) => readonly Message[] {
   let rest = "";
   let fields: Record<string, string> = {};
-  for await (const piece of pieces) {
+  return (piece) => {
+    const messages: Message[] = [];
     // A carriage return at the very end may be the first half of a line break.
     const lines = (rest + piece).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? "";
@@ -31,10 +35,11 @@ export async function* readMessages(pieces: AsyncIterable<string>): AsyncGenerat
       } else {
         const { id, event = "message", data } = fields;
         fields = {};
-        if (id !== undefined && data !== undefined) yield { id, type: event, data };
+        if (id !== undefined && data !== undefined) messages.push({ id, type: event, data });
       }
     }
-  }
+    return messages;
+  };
 }
 
 /** Returns the event of a message, or undefined for a type that only a newer service has. */
@@ -73,17 +78,20 @@ export function readEvents(
         try {
           if (!response.ok) throwProblem(response, await readText(exchange));
           interpret(response, () => check(isEventStream(response)));
-          if (position !== undefined) {
+          const parse = createParser();
+          let isFirst = true;
+          for await (const piece of exchange.pieces) {
             isDisconnected = false;
-            yield { type: "connected", position };
-          }
-          for await (const message of readMessages(exchange.pieces)) {
-            const event = interpret(response, () => parseEvent(message));
-            if (event === undefined) continue;
-            position = event.position;
-            attempt = 0;
-            if (event.type === "connected") isDisconnected = false;
-            yield event;
+            // Not before the first bytes, because a proxy may send the head and hold back the rest.
+            if (isFirst && position !== undefined) yield { type: "connected", position };
+            isFirst = false;
+            for (const message of parse(piece)) {
+              const event = interpret(response, () => parseEvent(message));
+              if (event === undefined) continue;
+              position = event.position;
+              attempt = 0;
+              yield event;
+            }
           }
         } finally {
           exchange.close();

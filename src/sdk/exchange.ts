@@ -11,7 +11,7 @@ import {
 } from "./types.ts";
 
 /** A stream without data for this long is lost. The service sends a comment every 15 seconds. */
-const STREAM_IDLE_MS = 40_000;
+const STREAM_IDLE_MS = 30_000;
 
 /** What one call of the client sends. */
 export interface Call {

@@ -13,6 +13,9 @@ const messages = (first: number, ...changes: readonly (readonly [type: string, d
   changes.map(([type, data], at) => `id: e-${first + at}\nevent: ${type}\ndata: ${data}\n\n`).join("");
 const todo = (id: number, done = false): string => `{"id":${id},"title":"${id}","done":${done}}`;
 
+/** What a stream begins with. */
+const COMMENT = new TextEncoder().encode(":\n");
+
 /** Returns a client of a service with to-dos 1 to 3, and a function that sends text in its event stream. */
 function startStream() {
   const streams: ReadableStreamDefaultController<Uint8Array>[] = [];
@@ -27,6 +30,7 @@ function startStream() {
       const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
         start: (controller) => {
           streams.push(controller);
+          controller.enqueue(COMMENT);
           signal.addEventListener("abort", () => controller.error(signal.reason));
         },
       });
@@ -224,7 +228,9 @@ test("follow passes no state twice, and keeps the objects of equal to-dos", asyn
 
 const LIST = { todos: [{ id: "1", title: "1", done: false }], position: "e-0" };
 const stream = (body?: string): Response =>
-  new Response(body ?? new ReadableStream(), { headers: { "Content-Type": "text/event-stream" } });
+  new Response(body ?? new ReadableStream({ start: (controller) => controller.enqueue(COMMENT) }), {
+    headers: { "Content-Type": "text/event-stream" },
+  });
 const listAt = (position: string): Response => new Response("[]", { headers: { "Todo-Position": position } });
 
 /** Returns a client whose requests get scripted responses, and the requests. By default, the stream is silent. */

@@ -32,7 +32,7 @@ export type TodoEvent =
   | { readonly type: "deleted"; readonly position: string; readonly id: TodoId }
   /** The server no longer has the missed changes: get the list again. Later events follow `position`. */
   | { readonly type: "resync"; readonly position: string }
-  /** The connection is open, for the first time or again. Later events follow `position`. */
+  /** The connection delivers, for the first time or again. Later events follow `position`; the missed ones come first. */
   | { readonly type: "connected"; readonly position: string }
   /** The connection is lost and the client reconnects. */
   | { readonly type: "disconnected"; readonly error: TodoApiError };

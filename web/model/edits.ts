@@ -1,12 +1,10 @@
-/** What becomes of the unsent changes: pure functions from changes to changes, which return the same array if nothing changes. */
+/** What becomes of the unsent changes: pure functions from changes to changes, in which those that stay are the same objects. */
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { isNewId } from "../../src/sdk/overlay.ts";
 import type { Change, Target } from "./change.ts";
 
 /** The maximum number of targets of one change. */
 export const MAX_TARGETS = 100;
-/** The maximum number of changes that are sent at the same time, besides new to-dos. */
-export const MAX_SENDING = 20;
 /** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
 export const MAX_CLOSING = 500;
 
@@ -18,21 +16,16 @@ export const toKeys = (changes: Changes): ReadonlySet<string> => new Set(changes
 const toIds = (changes: Changes): ReadonlySet<TodoId> =>
   new Set(changes.flatMap(({ targets }) => targets.map(({ id }) => id)));
 
-/** Returns the changes before an edit if it has changed none. */
-const unlessSame = (before: Changes, after: Changes): Changes =>
-  after.length === before.length && after.every((change, index) => change === before[index]) ? before : after;
-
 /** Returns the changes with some of their targets, and without those that have none left. */
 export function filterTargets(
   changes: Changes,
   isLeft: (target: Target, change: Change) => boolean,
 ): Changes {
-  const left = changes.flatMap((change) => {
+  return changes.flatMap((change) => {
     const targets = change.targets.filter((target) => isLeft(target, change));
     if (targets.length === change.targets.length) return [change];
     return targets.length > 0 ? [{ ...change, targets }] : [];
   });
-  return unlessSame(changes, left);
 }
 
 /**
@@ -55,19 +48,17 @@ export function replaceUnsent(changes: Changes, added: Changes, confirmed: Reado
 /** Marks changes as sent, unless they are already. */
 export function markSent(changes: Changes, keys: ReadonlySet<string>, position: string): Changes {
   const isNew = ({ key, sent }: Change): boolean => keys.has(key) && sent === undefined;
-  const marked = changes.map((change) => (isNew(change) ? { ...change, sent: position } : change));
-  return unlessSame(changes, marked);
+  return changes.map((change) => (isNew(change) ? { ...change, sent: position } : change));
 }
 
 /** Gives targets the ids and titles that the service has given to new to-dos. */
 export function rename(changes: Changes, created: Created): Changes {
-  const renamed = changes.map((change) => {
+  return changes.map((change) => {
     const targets = change.targets.map((target) => renameTarget(target, created));
     const isSame =
       change.kind === "created" || targets.every((target, index) => target === change.targets[index]);
     return isSame ? change : { ...change, targets };
   });
-  return unlessSame(changes, renamed);
 }
 
 export function renameTarget(target: Target, created: Created): Target {
@@ -118,7 +109,6 @@ export function selectReady(
   const current = changes.filter(({ key }) => sending.has(key));
   const isCreating = current.some(({ kind }) => kind === "created");
   let isBusy = current.some(isBulk);
-  let free = MAX_SENDING - current.filter(({ kind }) => kind !== "created").length;
   const created: Change[] = [];
   const groups: Changes[] = [];
   for (const change of changes) {
@@ -127,9 +117,8 @@ export function selectReady(
     for (const { id } of targets) earlier.add(id);
     if (!isFirst || sending.has(key) || isWaiting(change) || !mayThisSend(change)) continue;
     if (kind === "created") created.push(change);
-    else if (free > 0 && !(isBusy && isBulk(change))) {
+    else if (!(isBusy && isBulk(change))) {
       isBusy ||= isBulk(change);
-      free--;
       groups.push([change]);
     }
   }

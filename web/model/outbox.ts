@@ -27,9 +27,8 @@ export class Outbox extends EventTarget {
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The keys of the changes that were made in this page, or that it takes over. */
-  readonly #mine = new Set<string>();
-  readonly #found: readonly Change[];
+  /** The keys of the changes that were made in this page, or that it found at its start. Without Web Locks, it sends only these. */
+  readonly #mine: Set<string>;
   readonly #created = new Map<TodoId, Todo>();
 
   constructor() {
@@ -41,7 +40,7 @@ export class Outbox extends EventTarget {
       this.#receive([...others, ...parseChange(value)]);
     });
     this.reload();
-    this.#found = this.#all;
+    this.#mine = new Set(edits.toKeys(this.#all));
   }
 
   /** Calls a function with the service's answers to changes, also to those that other windows have sent. */
@@ -79,12 +78,13 @@ export class Outbox extends EventTarget {
 
   /** Edits what this window has, and stores the difference. */
   #edit(edit: (changes: readonly Change[]) => readonly Change[]): void {
-    const before = new Set(this.#all);
-    const after = edit(this.#all);
-    if (after === this.#all) return;
+    const [before, after] = [new Set(this.#all), edit(this.#all)];
     const keys = edits.toKeys(after);
-    for (const { key } of before) if (!keys.has(key)) writeSetting(CHANGE + key);
-    for (const change of after) if (!before.has(change)) this.#store(change);
+    const removed = this.#all.filter(({ key }) => !keys.has(key));
+    const stored = after.filter((change) => !before.has(change));
+    if (removed.length + stored.length === 0) return;
+    for (const { key } of removed) writeSetting(CHANGE + key);
+    for (const change of stored) this.#store(change);
     this.#show(after);
   }
 
@@ -196,11 +196,6 @@ export class Outbox extends EventTarget {
   /** Returns the changes that this window may send now, in groups that do not wait for each other. */
   selectReady(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
     return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || this.#mine.has(key));
-  }
-
-  /** Sends what the page found at its start, because without Web Locks nothing shows which windows are gone. */
-  takeOver(): void {
-    for (const { key } of this.#found) this.#mine.add(key);
   }
 
   /** Marks a change as sent. Returns undefined if it was undone meanwhile. */

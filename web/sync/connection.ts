@@ -1,24 +1,19 @@
 import { linkAbort } from "../../src/sdk/abort.ts";
 import {
   type CallOptions,
-  type ListQuery,
   type LiveList,
   type Todo,
+  TodoApiCore,
   TodoApiError,
-  type TodoApiOptions,
   type TodoEvent,
-  type TodoList,
 } from "../../src/sdk/client.ts";
 import { type Snapshot, startList, synchronize } from "../../src/sdk/confirmed-list.ts";
 import { readEvents } from "../../src/sdk/event-stream.ts";
-import { isEventStream } from "../../src/sdk/exchange.ts";
 import { reuse } from "../../src/sdk/json.ts";
-import { requestList } from "../../src/sdk/list.ts";
 import type { Overlay } from "../../src/sdk/overlay.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay } from "../../src/sdk/retry.ts";
-import { createTransport, type Transport } from "../../src/sdk/transport.ts";
-import { createWrites, type Writes } from "../../src/sdk/writes.ts";
+import type { Writes } from "../../src/sdk/writes.ts";
 import { pageVisible } from "../visibility.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
 
@@ -31,8 +26,6 @@ const HIDDEN_TIMEOUT_MS = 30_000;
 /** How often to ask for the position while no event stream delivers, and the first time. */
 const POLL_MS = 10_000;
 const FIRST_POLL_MS = 2000;
-/** A stream without a byte for this time delivers nothing. The service sends a comment every 15 seconds. */
-const SILENCE_MS = 20_000;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
@@ -75,28 +68,17 @@ export interface FollowOptions {
   readonly send: (signal: AbortSignal) => Promise<void>;
 }
 
-/** The calls that the page needs, and no others, so that the page stays small. */
-export class PageApi {
-  readonly #transport: Transport;
-  readonly writes: Writes;
+/** The service, with a list that continues on bad networks. */
+export class PageApi extends TodoApiCore {
+  declare readonly writes: Writes;
   /** The last list, which a new connection continues. */
   #from: Snapshot | undefined;
   /** The current connection. */
   #controller = new AbortController();
-  /** When the event stream delivered last. */
-  #heardAt = Number.NEGATIVE_INFINITY;
+  /** Requests succeed although no event stream delivers. */
   #isPolling = false;
   /** The service has confirmed the list in the current connection. */
   #isFresh = false;
-
-  constructor(options: TodoApiOptions) {
-    this.#transport = createTransport(options);
-    this.writes = createWrites(this.#transport.request);
-  }
-
-  list(query: ListQuery, options: CallOptions): Promise<TodoList> {
-    return requestList(this.#transport.request, query, options);
-  }
 
   /**
    * Follows the list while the page is open and visible. Rejects when the service rejects the credentials, because each
@@ -126,7 +108,7 @@ export class PageApi {
   async changesBetween(since: string, until: string, signal: AbortSignal): Promise<readonly TodoEvent[]> {
     const events: TodoEvent[] = [];
     if (!(lead(until, since) > 0) || this.#isPolling) return events;
-    for await (const event of readEvents(this.#openStream, { since, signal })) {
+    for await (const event of readEvents(this.transport.send, { since, signal })) {
       if (event.type === "disconnected") throw event.error;
       if (event.type === "resync") return [];
       events.push(event);
@@ -147,27 +129,35 @@ export class PageApi {
       list: (call: CallOptions) => this.#loadList(call, options),
       events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
     };
-    this.#poll(signal, options);
-    const sendAfter = createSender(signal, options.send);
+    const list = startList(this.#from);
+    let sending: ReturnType<typeof linkAbort> | undefined;
+    let last = list.status;
     const publish = (): void => {
       const { todos, position, status } = list;
-      this.#isFresh ||= status === "connected";
+      const isReconnected = status === "connected" && last !== "connected";
+      last = status;
+      this.#isFresh ||= isReconnected;
+      if (isReconnected) this.#isPolling = false;
       options.onState(this.#isFresh ? list : { ...list, position: undefined });
       if (position === undefined || !this.#isFresh) return;
       this.#from = { todos, position };
-      sendAfter(status);
+      if (sending !== undefined && !isReconnected) return;
+      // A new connection ends the delay before the next attempt.
+      sending?.abort();
+      sending = linkAbort(signal);
+      options.send(sending.signal);
     };
-    const list = startList(this.#from);
+    this.#poll(list, signal, options);
     this.#isFresh = this.#from === undefined;
     await synchronize(list, options.overlay, source, { signal }, publish);
   }
 
   /** Asks for the position while no event stream delivers, and loads the list again when it has changed. */
-  async #poll(signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
+  async #poll(list: ListState, signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
     await delay(FIRST_POLL_MS, signal);
     for (; !signal.aborted; await delay(POLL_MS, signal)) {
       const from = this.#from;
-      if (from === undefined || performance.now() - this.#heardAt < SILENCE_MS) continue;
+      if (from === undefined || list.status === "connected") continue;
       try {
         const { position } = await this.list({ limit: 1 }, { signal });
         this.#isPolling = true;
@@ -178,27 +168,6 @@ export class PageApi {
         this.#isPolling = false;
       }
       onPolled(this.#isPolling);
-    }
-  }
-
-  /** Opens an event stream. Resolves with its first bytes, because a proxy may send the head and hold back the rest. */
-  readonly #openStream: Transport["send"] = async (call, options) => {
-    const exchange = await this.#transport.send(call, options);
-    if (!isEventStream(exchange.response)) return exchange;
-    const pieces = this.#listen(exchange.pieces);
-    const first = await pieces.next();
-    const all = (async function* () {
-      if (!first.done) yield first.value;
-      yield* pieces;
-    })();
-    return { ...exchange, pieces: all };
-  };
-
-  async *#listen(pieces: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {
-    for await (const piece of pieces) {
-      this.#heardAt = performance.now();
-      this.#isPolling = false;
-      yield piece;
     }
   }
 
@@ -226,30 +195,11 @@ export class PageApi {
       if (!this.#isFresh) this.reload();
     });
     try {
-      yield* readEvents(this.#openStream, call);
+      yield* readEvents(this.transport.send, call);
     } finally {
-      this.#heardAt = Number.NEGATIVE_INFINITY;
       release();
     }
   }
-}
-
-/** Returns a function that sends the user's changes from its first call until the signal aborts, and again after a reconnection. */
-function createSender(
-  signal: AbortSignal,
-  send: FollowOptions["send"],
-): (status: ListState["status"]) => void {
-  let sending: ReturnType<typeof linkAbort> | undefined;
-  let last: ListState["status"] = "connecting";
-  return (status) => {
-    // A new connection ends the delay before the next attempt.
-    if (sending === undefined || (status === "connected" && last !== "connected")) {
-      sending?.abort();
-      sending = linkAbort(signal);
-      send(sending.signal);
-    }
-    last = status;
-  };
 }
 
 /**

@@ -1,6 +1,5 @@
-import type { Todo } from "../../src/sdk/client.ts";
 import { parseTodo } from "../../src/sdk/json.ts";
-import type { LastList } from "../model/state.ts";
+import type { LastList, State } from "../model/state.ts";
 
 /** Trusted Types, which the compiler's library does not declare. A URL of theirs counts as a string, as `register` declares it. */
 declare global {
@@ -23,16 +22,9 @@ const LIST_CACHE = "todo-service.list";
 /** The name of the list in its cache. No request uses this address. */
 const LIST_ENTRY = "/last-list";
 
-/** The list as the service reported it. */
-interface ConfirmedList {
-  /** All to-dos in ascending order of id. */
-  readonly confirmed: readonly Todo[];
-  readonly position: string | undefined;
-}
-
 /** Keeps the page and the last list in the browser, so that they can be read without a connection. */
 export class OfflineCopy {
-  readonly #read: () => ConfirmedList;
+  readonly #state: Pick<State, "confirmed" | "position">;
   #registration: Promise<boolean> | undefined;
   /** The list is connected, so it is current. */
   #isCurrent = false;
@@ -41,8 +33,8 @@ export class OfflineCopy {
   /** Resolves when the last use of the cache is done. */
   #lastUse: Promise<unknown> = Promise.resolve();
 
-  constructor(read: () => ConfirmedList) {
-    this.#read = read;
+  constructor(state: Pick<State, "confirmed" | "position">) {
+    this.#state = state;
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.#save();
     });
@@ -86,7 +78,7 @@ export class OfflineCopy {
   #save(): void {
     clearTimeout(this.#saveTimer);
     this.#saveTimer = undefined;
-    const { confirmed: todos, position } = this.#read();
+    const { confirmed: todos, position } = this.#state;
     if (!this.#isCurrent || position === undefined) return;
     const total = todos.length;
     const list: LastList = { todos: todos.slice(-MAX_TODOS), total, position, readAt: new Date() };

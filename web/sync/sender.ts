@@ -48,12 +48,10 @@ interface Result {
 /** Sends the changes of the outbox. Changes to one to-do keep their order; different to-dos do not wait for each other. */
 export class Sender {
   readonly #options: SenderOptions;
-  /** The to-dos that the service has answered, by the keys of the changes whose requests begin or have not all an answer. */
+  /** The to-dos whose requests have begun, by the keys of the changes whose requests have not all an answer. */
   readonly #requested = new Map<string, Set<TodoId>>();
   /** The number of failures since the service answered last. */
   #failures = 0;
-  /** Looks again for changes that are ready. */
-  #wake = (): void => {};
 
   constructor(options: SenderOptions) {
     this.#options = options;
@@ -66,10 +64,7 @@ export class Sender {
   async run(signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
     const locks = await findLocks();
-    if (locks === undefined) {
-      outbox.takeOver();
-      return this.#run(signal);
-    }
+    if (locks === undefined) return this.#run(signal);
     const shared = AbortSignal.any([signal, outbox.unstored]);
     try {
       await locks.request("todo-service.outbox", { signal: shared }, async () => {
@@ -86,8 +81,8 @@ export class Sender {
 
   async #run(signal: AbortSignal): Promise<void> {
     const { identify, onDelay } = this.#options;
-    /** The keys of the changes that are being sent. */
-    const sending = new Set<string>();
+    /** The changes that are being sent, by their keys. */
+    const sending = new Map<string, Promise<void>>();
     while (!signal.aborted) {
       try {
         if (this.#failures > 0) await identify();
@@ -103,26 +98,17 @@ export class Sender {
   }
 
   /** Sends changes as they become ready, until the signal aborts. Throws the error of a change that must be sent again. */
-  async #sendUntilFailure(sending: Set<string>, signal: AbortSignal): Promise<void> {
+  async #sendUntilFailure(sending: Map<string, Promise<void>>, signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
-    let failure: { readonly error: unknown } | undefined;
     while (!signal.aborted) {
-      const waiting = new AbortController();
       // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
-      for (const changes of navigator.onLine ? outbox.selectReady(sending) : []) {
-        for (const { key } of changes) sending.add(key);
-        this.#sendInOrder(changes, signal)
-          .catch((error) => {
-            failure ??= { error };
-          })
-          .finally(() => {
-            for (const { key } of changes) sending.delete(key);
-            this.#wake();
-          });
+      for (const changes of navigator.onLine ? outbox.selectReady(new Set(sending.keys())) : []) {
+        const sent = this.#sendInOrder(changes, signal).finally(() => {
+          for (const { key } of changes) sending.delete(key);
+        });
+        for (const { key } of changes) sending.set(key, sent);
       }
-      this.#wake = () => waiting.abort();
-      await changed(outbox, AbortSignal.any([signal, waiting.signal]));
-      if (failure !== undefined) throw failure.error;
+      await Promise.race([changed(outbox, signal), ...sending.values()]);
     }
   }
 
@@ -147,11 +133,11 @@ export class Sender {
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
     const rejections: Rejection[] = [];
-    const done = new Set<TodoId>();
-    this.#requested.set(change.key, done);
+    const requested = new Set<TodoId>();
+    this.#requested.set(change.key, requested);
     try {
       const claimed = outbox.claim(change, position);
-      if (claimed !== undefined) await this.#sendTargets(claimed, done, rejections, signal);
+      if (claimed !== undefined) await this.#sendTargets(claimed, requested, rejections, signal);
     } finally {
       this.#requested.delete(change.key);
       if (rejections.length > 0) onRejected(change, rejections);
@@ -185,19 +171,21 @@ export class Sender {
   /** Sends the requests of a change, many at a time. Throws after all have ended if one must be sent again. */
   async #sendTargets(
     change: Change,
-    done: Set<TodoId>,
+    requested: Set<TodoId>,
     rejections: Rejection[],
     signal: AbortSignal,
   ): Promise<void> {
     const { outbox } = this.#options;
     const { kind, targets } = change;
     const answers: Answer[] = [];
+    const done = new Set<TodoId>();
     let failure: unknown;
     const remaining = targets.values();
     const work = async (): Promise<void> => {
       for (const target of remaining) {
         if (failure !== undefined || signal.aborted) return;
         const { id } = target;
+        requested.add(id);
         try {
           if (!edits.isReplaced(outbox.sendable, change, target)) {
             const { confirmation, reason } = await this.#sendOne(kind, target, signal);
@@ -242,7 +230,7 @@ export class Sender {
 
   /**
    * Lets the browser send changes while the page closes, only the last one of each to-do. The outbox keeps them, because nobody
-   * sees the responses. A request that has failed is not repeated: it may have arrived, and someone may have changed the to-do
+   * sees the responses. A request that has begun or failed is not repeated: it may arrive, and someone may have changed the to-do
    * since.
    */
   sendBeforeClosing(): void {
