@@ -15,6 +15,9 @@ const FS_ERRORS: Readonly<Record<string, string>> = {
   EACCES: "permission denied",
   EPERM: "permission denied",
   EROFS: "the file system is read-only",
+  ENOSPC: "no space left on device: free some space",
+  EMFILE: "too many open files: raise the limit with ulimit -n",
+  ENAMETOOLONG: "the name is too long: name another file",
 };
 
 /** Returns why a file cannot be used, in plain words: `"no such file or folder"`. */

@@ -12,9 +12,9 @@ const REFUSED_WRITES = 500;
 const TITLE = "😀".repeat(120);
 
 const folder = await mkdtemp(join(tmpdir(), "todo-full-"));
-const mountAt = (path: string, size: string): Command =>
-  run(["mount", "-t", "tmpfs", "-o", `size=${size},mode=755`, "tmpfs", path]);
-const mount = mountAt(folder, "4m");
+const mountAt = (path: string, limit: string): Command =>
+  run(["mount", "-t", "tmpfs", "-o", `${limit},mode=755`, "tmpfs", path]);
+const mount = mountAt(folder, "size=4m");
 const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
 afterAll(async () => {
   if (whyNoMount === undefined) await run(["umount", "-l", folder]).exited;
@@ -85,7 +85,7 @@ test.skipIf(skipFor(whyNoMount) || skipFor(whyNoDatabase))(
     // Without vacuum, no space becomes free by itself.
     await using postgres = await startPostgres({ fsync: "off", autovacuum: "off" });
     const disk = await mkdtemp(join(tmpdir(), "todo-full-pages-"));
-    expect(await mountAt(disk, "32m").exited).toBe(0);
+    expect(await mountAt(disk, "size=32m").exited).toBe(0);
     try {
       const pages = join(disk, "pages");
       // PostgreSQL runs as nobody, because it does not run as root.
@@ -124,5 +124,22 @@ test.skipIf(skipFor(whyNoMount))(
     await unlink(filler);
     await using server = runTodo(["serve", "--port", "0", "--store", store]);
     expect(await ids(await server.url)).toEqual([]);
+  },
+);
+
+test.skipIf(skipFor(whyNoMount))(
+  "a server that starts on a disk without room for another file says which file, why, and what to do",
+  async () => {
+    const disk = await mkdtemp(join(tmpdir(), "todo-full-files-"));
+    // The folder is the first one.
+    expect(await mountAt(disk, "nr_inodes=1").exited).toBe(0);
+    const path = join(disk, "todos.db");
+    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    expect([await server.exited, server.stderr()]).toEqual([
+      1,
+      `todo: --store: ${path}-lock: no space left on device: free some space\n`,
+    ]);
+    await run(["umount", "-l", disk]).exited;
+    await rm(disk, { recursive: true });
   },
 );

@@ -1,7 +1,7 @@
 /** The database of a store: its schema, how it is opened, and what its errors mean. */
 import { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
-import { errorMessage, getErrno } from "../../error-message.ts";
+import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
 import { isTemporary } from "../failure.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { StoreUnavailableError } from "../store.ts";
@@ -175,7 +175,7 @@ export function openError(path: string, cause: unknown): Error {
 export const oneLine = (error: unknown): string => errorMessage(error).replaceAll(/\s+/g, " ");
 
 function describe(path: string, error: unknown): string {
-  const reason = oneLine(error);
+  const reason = oneLine(describeFsError(error));
   const code = String(getErrno(error));
   if (code === "SQLITE_NOTADB") return `${reason}: name another file; if it was a store, ${waysOut(path)}`;
   if (isDamage(error))

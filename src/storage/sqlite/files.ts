@@ -136,13 +136,14 @@ export function assertWritable(path: string): void {
 /** Creates an empty file unless one exists. SQLite gives the mode of the database to the files beside it. */
 export function createPrivate(path: string): void {
   try {
-    try {
-      if (process.getuid?.() === 0) createForOwner(path);
-    } finally {
-      closeSync(openSync(path, "wx", PRIVATE_MODE));
-    }
+    if (process.getuid?.() === 0) createForOwner(path);
   } catch {
-    // The file exists, or SQLite reports why it cannot be created.
+    // It may have another owner.
+  }
+  try {
+    closeSync(openSync(path, "wx", PRIVATE_MODE));
+  } catch (error) {
+    if (getErrno(error) !== "EEXIST") throw error;
   }
 }
 

@@ -18,7 +18,11 @@ const WAIT_MS = 1000;
 export function acquireLock(path: string): Disposable {
   const file = `${path}-lock`;
   assertWritable(path);
-  createPrivate(file);
+  try {
+    createPrivate(file);
+  } catch (cause) {
+    throw openError(file, cause);
+  }
   // SQLite follows symbolic links.
   if (lstatSync(file, { throwIfNoEntry: false })?.isFile() === false)
     throw new PreconditionError(`${file} is not a regular file: move it away`);
