@@ -310,8 +310,8 @@ describe("todo keys", () => {
     const database = new Database(path);
     database.run(
       `CREATE TRIGGER meanwhile AFTER DELETE ON keys WHEN old.id = '${id}'
-       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope, kind, crc)
-         VALUES ('11112222', 'ci', x'00', 1, 'read', 'client', ${crc32("11112222 ci 00 1    read client    ")}); END`,
+       BEGIN INSERT INTO keys (id, name, token_hash, created_at, scope, crc)
+         VALUES ('11112222', 'ci', x'00', 1, 'read', ${crc32("11112222 ci 00 1    read ")}); END`,
     );
     database.close();
     const { code, stdout } = await keys("revoke", "ci", ...store);

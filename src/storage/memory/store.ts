@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { MAX_TODO_ID, type TodoId } from "../../todo.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
 import { KeyTable } from "../records/key-table.ts";
+import { ServedKeys } from "../records/served-keys.ts";
 import { LocalStore, TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { insert, remove, setDone } from "../writes.ts";
@@ -26,8 +27,16 @@ export function openMemory(options: MemoryOptions = {}): Store {
   return new MemoryStore(options);
 }
 
+/** Writes each use at once, because no write waits. */
+class MemoryKeys extends ServedKeys {
+  override recordUse(id: string, usedAt: number): void {
+    super.recordUse(id, usedAt);
+    this.flush();
+  }
+}
+
 class MemoryStore extends LocalStore implements Store {
-  readonly keys = new KeyTable();
+  readonly keys = new MemoryKeys(new KeyTable());
   protected readonly state: TodoState;
 
   constructor({ lastId, ...given }: MemoryOptions) {

@@ -1,8 +1,8 @@
 import type { SQL } from "bun";
-import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import type { StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
-import { type KeyRow, toKey, toStoredKey, toValues } from "../records/key-row.ts";
-import { ServedKeys } from "../records/served-keys.ts";
+import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
+import { type KeySource, ServedKeys } from "../records/served-keys.ts";
 import { type KeyStoreHandle, PRIMARY_DEFAULTS } from "../store.ts";
 import { openPrimary, type Primary } from "./primary.ts";
 import { ensureSchema } from "./schema.ts";
@@ -11,7 +11,7 @@ import { ensureSchema } from "./schema.ts";
 export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
   return openPrimary(url, PRIMARY_DEFAULTS, async (primary) => {
     await primary.run(ensureSchema);
-    const keys = new PostgresKeys(primary);
+    const keys = new ServedKeys(new PostgresKeys(primary));
     return { keys, close: () => keys.flush().then(() => primary.close()) };
   });
 }
@@ -20,7 +20,11 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
 const LOCK_KEYS = "SELECT k.*, todo_service.clock_ms() AS clock FROM todo_service.lock_keys() k";
 /** A row of the table, whose column `added` the database sets. */
 const PUT_KEY =
-  "SELECT todo_service.put_key(ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, NULL)::todo_service.keys)";
+  "SELECT todo_service.put_key(ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)::todo_service.keys)";
+
+/** Returns the API keys from the oldest to the newest. */
+export const storedKeys = async (sql: SQL): Promise<StoredKey[]> =>
+  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(toStoredKey);
 
 /** Adds an API key, or changes the one with its id. */
 export async function putKey(sql: SQL, key: StoredKey): Promise<void> {
@@ -28,11 +32,10 @@ export async function putKey(sql: SQL, key: StoredKey): Promise<void> {
 }
 
 /** The API keys of a database. Each lookup queries it, so all replicas reject a revoked key immediately. */
-export class PostgresKeys extends ServedKeys implements KeyStore {
+export class PostgresKeys implements KeySource {
   readonly #primary: Primary;
 
   constructor(primary: Primary) {
-    super();
     this.#primary = primary;
   }
 
@@ -41,12 +44,11 @@ export class PostgresKeys extends ServedKeys implements KeyStore {
     return row === undefined ? undefined : toStoredKey(row);
   }
 
-  async list(): Promise<Key[]> {
-    const rows = await this.#primary.query<KeyRow>("SELECT * FROM todo_service.list_keys()");
-    return rows.map((row) => this.withLatestUse(toKey(row)));
+  stored(): Promise<StoredKey[]> {
+    return this.#primary.run(storedKeys);
   }
 
-  protected change(change: KeyChange): Promise<boolean> {
+  change(change: KeyChange): Promise<boolean> {
     return this.#primary.run((sql) =>
       sql.begin(async (transaction) => {
         const rows = await transaction.unsafe<(KeyRow & { readonly clock: bigint })[]>(LOCK_KEYS);

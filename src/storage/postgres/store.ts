@@ -1,6 +1,7 @@
 import type { SQL } from "bun";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList, Written } from "../../todo.ts";
 import { sha256 } from "../records/idempotency.ts";
+import { ServedKeys } from "../records/served-keys.ts";
 import { TodoState } from "../state.ts";
 import {
   DEFAULTS,
@@ -61,7 +62,7 @@ interface WriteRow extends TailRow, Outcomes {
 }
 
 class PostgresStore implements Store {
-  readonly keys: PostgresKeys;
+  readonly keys: ServedKeys;
   readonly pool: Primary["pool"];
   readonly #primary: Primary;
   readonly #options: typeof POSTGRES_DEFAULTS;
@@ -74,7 +75,7 @@ class PostgresStore implements Store {
   #isClosed = false;
 
   constructor(primary: Primary, replica: TodoState, options: typeof POSTGRES_DEFAULTS) {
-    this.keys = new PostgresKeys(primary);
+    this.keys = new ServedKeys(new PostgresKeys(primary));
     this.#primary = primary;
     this.pool = primary.pool;
     this.#replica = replica;

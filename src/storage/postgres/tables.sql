@@ -9,12 +9,11 @@ CREATE TABLE todo_service.idempotency_records (
   key_hash text PRIMARY KEY, title_hash text NOT NULL, id bigint NOT NULL, created_at bigint NOT NULL
 );
 CREATE INDEX idempotency_records_by_age ON todo_service.idempotency_records (created_at);
--- A key was made with another key (parent), or with a user or a client (owner).
+-- A key was made with another key, a user or a client, such as 'key:ID' or 'user:HASH:NAME', or is that of a client (NULL).
 CREATE TABLE todo_service.keys (
   id text PRIMARY KEY, name text NOT NULL, token_hash bytea NOT NULL UNIQUE,
   created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
-  kind text NOT NULL DEFAULT 'client', parent text, owner_kind text, owner_name text, owner_hash text,
-  added bigint GENERATED ALWAYS AS IDENTITY
+  made_with text, added bigint GENERATED ALWAYS AS IDENTITY
 );
 -- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
 CREATE TABLE todo_service.store (

@@ -10,9 +10,8 @@ import {
 import { inBatches, writeExport } from "../ndjson.ts";
 import { NdjsonReader } from "../ndjson-reader.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
-import { type KeyRow, toStoredKey } from "../records/key-row.ts";
 import { joinLines } from "./batch.ts";
-import { putKey } from "./keys.ts";
+import { putKey, storedKeys } from "./keys.ts";
 import { withPrimary } from "./primary.ts";
 import { ensureSchema, migrate } from "./schema.ts";
 import { MAX_POSTGRES_ID, readTodos } from "./store.ts";
@@ -86,9 +85,6 @@ function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise
     );
   });
 }
-
-const storedKeys = async (sql: SQL) =>
-  (await sql.unsafe<KeyRow[]>("SELECT * FROM todo_service.list_keys()")).map(toStoredKey);
 
 async function storedIdempotencyRecords(sql: SQL): Promise<IdempotencyRecord[]> {
   const rows = await sql.unsafe<(Omit<IdempotencyRecord, "createdAt"> & { createdAt: bigint })[]>(

@@ -1,4 +1,3 @@
-import type { Parent } from "../../credential/client.ts";
 import { type Key, parentText, type StoredKey } from "../../credential/key.ts";
 import { MAX_TIME_MS } from "../../duration.ts";
 import { validationError } from "../../validation.ts";
@@ -13,34 +12,22 @@ export interface KeyRow {
   readonly last_used_at: bigint | null;
   readonly lifetime: bigint | null;
   readonly scope: string;
-  /** `client`, `device` or `link`. */
-  readonly kind: string;
-  /** The id of the key with which this one was made. */
-  readonly parent: string | null;
-  /** Otherwise the user or the client without an API key with which it was made; all null for the key of a client. */
-  readonly owner_kind: string | null;
-  readonly owner_name: string | null;
-  readonly owner_hash: string | null;
+  /** What it was made with, as `madeWithText` returns it; null for the key of a client. */
+  readonly made_with: string | null;
 }
-
-export const toStoredKey = (row: KeyRow): StoredKey => ({ ...toKey(row), tokenHash: row.token_hash });
 
 /** Returns the values of a row in the order of its columns. */
 export function toValues(key: StoredKey): (string | number | Uint8Array | null)[] {
-  const { id, name, tokenHash, createdAt, expiresAt = null, lastUsedAt = null, lifetime = null } = key;
-  const { scope, kind = "client", parent } = key;
-  const made = parent?.kind === "key" ? [parent.id, null, null, null] : [null, ...ownerValues(parent)];
-  return [id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope, kind, ...made];
+  const { id, name, tokenHash, createdAt, expiresAt = null, lastUsedAt = null, lifetime = null, scope } = key;
+  return [id, name, tokenHash, createdAt, expiresAt, lastUsedAt, lifetime, scope, madeWithText(key) ?? null];
 }
 
-const ownerValues = (owner?: Exclude<Parent, { readonly kind: "key" }>) =>
-  owner === undefined ? [null, null, null] : [owner.kind, owner.name, owner.entryHash];
-
-export function toKey(row: KeyRow): Key {
-  const { id, name, created_at, expires_at, last_used_at, lifetime, scope } = row;
+export function toStoredKey(row: KeyRow): StoredKey {
+  const { id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope } = row;
   return {
     id,
     name,
+    tokenHash: token_hash,
     // A damaged or unknown scope must not allow more.
     scope: scope === "write" ? "write" : "read",
     createdAt: Number(created_at),
@@ -49,23 +36,19 @@ export function toKey(row: KeyRow): Key {
     // A damaged last use must not end a start, because it is only informational.
     ...(last_used_at !== null &&
       Math.abs(Number(last_used_at)) <= MAX_TIME_MS && { lastUsedAt: Number(last_used_at) }),
-    ...toMadeWith(row),
+    ...(row.made_with !== null && (matchMadeWith(row.made_with) ?? UNKNOWN)),
   };
 }
 
-/** A key of a damaged or unknown kind is a link, which must not sign in. */
-function toMadeWith(row: KeyRow): Pick<Key, "kind" | "parent"> {
-  if (row.kind === "client") return {};
-  const ownerKind = row.owner_kind === "user" ? "user" : "client";
-  const owner = { kind: ownerKind, name: row.owner_name ?? "", entryHash: row.owner_hash ?? "" } as const;
-  const parent = row.parent === null ? owner : ({ kind: "key", id: row.parent } as const);
-  return { kind: row.kind === "device" ? "device" : "link", parent };
-}
+type MadeWith = Required<Pick<Key, "kind" | "parent">>;
+
+/** A key that was made with something damaged or unknown is a link, which must not sign in. */
+const UNKNOWN: MadeWith = { kind: "link", parent: { kind: "client", name: "", entryHash: "" } };
 
 const LINK = "code:";
 
 /**
- * Returns the kind and the parent of a key as one text, such as `key:ID`, `code:key:ID` or `user:HASH:NAME`. Exports contain it.
+ * Returns the kind and the parent of a key as one text, such as `key:ID`, `code:key:ID` or `user:HASH:NAME`. Rows and exports contain it.
  */
 export const madeWithText = ({ kind, parent }: Pick<Key, "kind" | "parent">): string | undefined =>
   parent && (kind === "link" ? LINK : "") + parentText(parent);
@@ -73,10 +56,15 @@ export const madeWithText = ({ kind, parent }: Pick<Key, "kind" | "parent">): st
 const MADE_WITH = /^(code:)?(?:key:([\w-]{1,64})|(user|client):([\w-]*):(.*))$/s;
 
 /** Parses the text. Throws `validation_failed` if it is invalid. */
-export function parseMadeWith(text: unknown): Required<Pick<Key, "kind" | "parent">> {
-  const [match, link, id, owner, entryHash = "", name = ""] =
-    (typeof text === "string" && MADE_WITH.exec(text)) || [];
-  if (match === undefined) throw validationError("parent", "must name a key, a user or a client");
+export function parseMadeWith(text: unknown): MadeWith {
+  const found = typeof text === "string" ? matchMadeWith(text) : undefined;
+  if (found === undefined) throw validationError("parent", "must name a key, a user or a client");
+  return found;
+}
+
+function matchMadeWith(text: string): MadeWith | undefined {
+  const [match, link, id, owner, entryHash = "", name = ""] = MADE_WITH.exec(text) ?? [];
+  if (match === undefined) return undefined;
   const kind = link === undefined ? "device" : "link";
   if (id !== undefined) return { kind, parent: { kind: "key", id } };
   return { kind, parent: { kind: owner === "user" ? "user" : "client", name, entryHash } };

@@ -1,23 +1,61 @@
-import type { Key } from "../../credential/key.ts";
-import { ChangingKeys } from "./key-table.ts";
+import type { Awaitable } from "../../awaitable.ts";
+import type { EndedKeys, Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import type { KeyChange } from "../../credential/key-rules.ts";
 
 const FLUSH_INTERVAL_MS = 60_000;
 
-/** The API keys of a server. Writes their last uses once a minute, so that no request waits for a write. */
-export abstract class ServedKeys extends ChangingKeys {
+/** Where a store has its API keys. */
+export interface KeySource {
+  find(tokenHash: Uint8Array): Awaitable<StoredKey | undefined>;
+  /** Returns the keys from the oldest to the newest. */
+  stored(): Awaitable<readonly StoredKey[]>;
+  /** Returns whether the rules allow the change. */
+  change(change: KeyChange): Awaitable<boolean>;
+}
+
+/** The API keys of a store. Writes their last uses once a minute, so that no request waits for a write. */
+export class ServedKeys implements KeyStore {
+  readonly #source: KeySource;
   /** Uses that are not written yet, by the id of the key. */
   #uses = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
-  override recordUse(id: string, usedAt: number): void {
-    this.#uses.set(id, usedAt);
-    this.#timer ??= setTimeout(() => this.flush(), FLUSH_INTERVAL_MS).unref();
+  constructor(source: KeySource) {
+    this.#source = source;
   }
 
-  /** Returns a stored key with its latest use, written or not. */
-  protected withLatestUse(key: Key): Key {
-    const lastUsedAt = this.#uses.get(key.id);
-    return lastUsedAt === undefined ? key : { ...key, lastUsedAt };
+  find(tokenHash: Uint8Array): Awaitable<StoredKey | undefined> {
+    return this.#source.find(tokenHash);
+  }
+
+  /** Returns the keys with their latest uses, written or not. */
+  async list(): Promise<Key[]> {
+    const stored = await this.#source.stored();
+    return stored.map(({ tokenHash: _, ...key }) => {
+      const lastUsedAt = this.#uses.get(key.id);
+      return lastUsedAt === undefined ? key : { ...key, lastUsedAt };
+    });
+  }
+
+  insert(key: StoredKey, ended?: EndedKeys): Awaitable<boolean> {
+    return this.#source.change({ type: "insert", key, ended });
+  }
+
+  replace(id: string, expiresAt: number, successor: StoredKey): Awaitable<boolean> {
+    return this.#source.change({ type: "replace", id, expiresAt, successor });
+  }
+
+  delete(id: string): Awaitable<boolean> {
+    return this.#source.change({ type: "delete", id });
+  }
+
+  rename(id: string, name: string): Awaitable<boolean> {
+    return this.#source.change({ type: "rename", id, name });
+  }
+
+  recordUse(id: string, usedAt: number): void {
+    this.#uses.set(id, usedAt);
+    this.#timer ??= setTimeout(() => this.flush(), FLUSH_INTERVAL_MS).unref();
   }
 
   async flush(): Promise<void> {
@@ -27,7 +65,7 @@ export abstract class ServedKeys extends ChangingKeys {
     if (uses.size === 0) return;
     this.#uses = new Map();
     try {
-      await this.change({ type: "recordUses", uses });
+      await this.#source.change({ type: "recordUses", uses });
     } catch {
       // A failed write is not reported, because the uses are informational. The next flush retries them.
       for (const [id, usedAt] of uses) if (!this.#uses.has(id)) this.recordUse(id, usedAt);

@@ -26,7 +26,7 @@ const SCHEMA = `
   CREATE TABLE keys (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, token_hash BLOB NOT NULL UNIQUE,
     created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, lifetime INTEGER,
-    scope TEXT NOT NULL, kind TEXT NOT NULL, parent TEXT, owner_kind TEXT, owner_name TEXT, owner_hash TEXT, crc INTEGER NOT NULL
+    scope TEXT NOT NULL, made_with TEXT, crc INTEGER NOT NULL
   ) STRICT;
   CREATE TABLE store (
     id TEXT NOT NULL, epoch TEXT NOT NULL, sequence INTEGER NOT NULL, last_id INTEGER NOT NULL, checksum INTEGER NOT NULL,

@@ -1,9 +1,10 @@
 import type { Database } from "bun:sqlite";
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Key, KeyStore, StoredKey } from "../../credential/key.ts";
+import type { StoredKey } from "../../credential/key.ts";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { ChangingKeys, KeyTable } from "../records/key-table.ts";
+import { KeyTable } from "../records/key-table.ts";
+import { type KeySource, ServedKeys } from "../records/served-keys.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { createDatabase, openDatabase, openError } from "./database.ts";
 import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
@@ -37,10 +38,14 @@ export function openSqliteKeys(
   const readBefore = isLocked(path) ? readCounters : assertIntact;
   const { database, isNew } = openToChange(path, createIfMissing ? "create" : "refuse", readBefore);
   if (isNew && isMissing) onCreated?.(`sqlite:${path}`);
-  const keys = new FileKeys(database);
+  const source = new FileKeys(database);
+  const keys = new ServedKeys(source);
   const { ino } = statSync(path, { bigint: true });
   const isReplaced = (): boolean => statSync(path, { bigint: true, throwIfNoEntry: false })?.ino !== ino;
-  return { keys, close: () => confirm(path, database, keys.lastChange, isReplaced) };
+  return {
+    keys,
+    close: () => keys.flush().then(() => confirm(path, database, source.lastChange, isReplaced)),
+  };
 }
 
 /**
@@ -94,25 +99,24 @@ async function confirm(
 }
 
 /** The API keys of a file, for a command. Every call sees the latest committed state. */
-class FileKeys extends ChangingKeys implements KeyStore {
+class FileKeys implements KeySource {
   readonly #database: Database;
   /** The number of the last change. */
   lastChange: bigint | undefined;
 
   constructor(database: Database) {
-    super();
     this.#database = database;
   }
 
   find(tokenHash: Uint8Array): StoredKey | undefined {
-    return this.#read().find(tokenHash);
+    return new KeyTable(this.stored()).find(tokenHash);
   }
 
-  list(): Key[] {
-    return this.#read().list();
+  stored(): StoredKey[] {
+    return readKeys(this.#database);
   }
 
-  protected change(change: KeyChange): boolean {
+  change(change: KeyChange): boolean {
     const write = this.#database.transaction(() => {
       const counters = changeKeys(this.#database, change);
       if (counters !== undefined) putCounters(this.#database, counters);
@@ -121,9 +125,5 @@ class FileKeys extends ChangingKeys implements KeyStore {
     const counters = write.immediate();
     this.lastChange = counters?.key_changes ?? this.lastChange;
     return counters !== undefined;
-  }
-
-  #read(): KeyTable {
-    return new KeyTable(readKeys(this.#database));
   }
 }

@@ -206,15 +206,15 @@ export function readKeys(database: Database): StoredKey[] {
 }
 
 /** Returns what API keys add to the checksum. */
-export const sumOfKeys = (keys: readonly StoredKey[]): number =>
-  keys.reduce((sum, key) => sum + crcOf(...toValues(key)), 0);
+export const sumOfKeys = (keys: Iterable<StoredKey>): number =>
+  [...keys].reduce((sum, key) => sum + crcOf(...toValues(key)), 0);
 
 /** Inserts an API key, or changes the one with its id. */
 export function putKey(database: Database, key: StoredKey): void {
   const values = toValues(key);
   database
     .query(
-      `INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
+      `INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
        SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, crc = excluded.crc`,
     )
     .run(...values, crcOf(...values));
@@ -222,14 +222,21 @@ export function putKey(database: Database, key: StoredKey): void {
 
 /** Changes API keys in the current transaction. Returns the counters to put; `undefined` if the rules do not allow the change. */
 export function changeKeys(database: Database, change: KeyChange): Counters | undefined {
-  const before = readKeys(database);
-  const difference = decide(new Map(before.map((key) => [key.id, key])), change);
-  if (difference === undefined) return undefined;
-  for (const id of difference.remove) database.query("DELETE FROM keys WHERE id = ?").run(id);
-  for (const key of difference.put) putKey(database, key);
   const counters = readCounters(database);
-  const sum = Number(counters.checksum) - sumOfKeys(before) + sumOfKeys(readKeys(database));
-  return { ...counters, checksum: toChecksum(sum), key_changes: counters.key_changes + 1n };
+  const keys = new Map(readKeys(database).map((key) => [key.id, key]));
+  const others = Number(counters.checksum) - sumOfKeys(keys.values());
+  const difference = decide(keys, change);
+  if (difference === undefined) return undefined;
+  for (const id of difference.remove) {
+    database.query("DELETE FROM keys WHERE id = ?").run(id);
+    keys.delete(id);
+  }
+  for (const key of difference.put) {
+    putKey(database, key);
+    keys.set(key.id, key);
+  }
+  const checksum = toChecksum(others + sumOfKeys(keys.values()));
+  return { ...counters, checksum, key_changes: counters.key_changes + 1n };
 }
 
 /** Inserts the events of a batch, encoded with one line each. A damaged row may have their place. */

@@ -7,7 +7,8 @@ import { WorkerThread } from "../../worker-thread.ts";
 import { Batch } from "../batch.ts";
 import { encodeEvent } from "../records/event-codec.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
-import { ServerKeys } from "../records/server-keys.ts";
+import { KeyTable } from "../records/key-table.ts";
+import { ServedKeys } from "../records/served-keys.ts";
 import { LocalStore, TodoState } from "../state.ts";
 import { DEFAULTS, type FileUsage, type Store, type StoreOptions, storeUnavailable } from "../store.ts";
 import { withTimeout } from "../timeout.ts";
@@ -100,7 +101,7 @@ function loadSnapshot(database: Database, { maxTodos, maxEvents, onWarning, onPr
  * only after the batch is on disk.
  */
 class SqliteStore extends LocalStore implements Store {
-  readonly keys: ServerKeys;
+  readonly keys: ServedKeys;
   readonly id: string;
   fileUsage: FileUsage | undefined;
   /** The file with everything that the server holds, while the files of the store are wrong. */
@@ -121,6 +122,8 @@ class SqliteStore extends LocalStore implements Store {
   readonly #options: Options;
   /** The hashes of the idempotency keys that the next batch deletes from the file. */
   #removed: string[];
+  /** In memory, so that no request waits for the disk. */
+  #keyTable: KeyTable;
   /** The number of the change to API keys that this process uses. */
   #usedKeys: bigint;
   #ticking: Promise<void> | undefined;
@@ -144,10 +147,14 @@ class SqliteStore extends LocalStore implements Store {
     this.#options = options;
     this.#removed = removed;
     this.#usedKeys = counters.key_changes;
-    this.keys = new ServerKeys((change) =>
-      answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
-    );
-    this.keys.update(keys);
+    this.#keyTable = new KeyTable(keys);
+    this.keys = new ServedKeys({
+      find: (tokenHash) => this.#keyTable.find(tokenHash),
+      stored: () => this.#keyTable.stored(),
+      // The reply has the keys after the change.
+      change: (change) =>
+        answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
+    });
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
   }
@@ -238,7 +245,7 @@ class SqliteStore extends LocalStore implements Store {
       return;
     const { onWarning, rescueFolder } = this.#options;
     const reason = errorMessage(error);
-    const contents = () => ({ ...this.state.contents(), keys: this.keys.stored });
+    const contents = () => ({ ...this.state.contents(), keys: this.#keyTable.stored() });
     const path = this.#nextPath();
     try {
       const file = await writeRescueFile(path, rescueFolder, contents);
@@ -267,7 +274,7 @@ class SqliteStore extends LocalStore implements Store {
   async #request(request: WriterRequest): Promise<WriterReply> {
     const reply = await this.#writer.request(request);
     if (reply.keys === undefined) return reply;
-    this.keys.update(reply.keys.stored);
+    this.#keyTable = new KeyTable(reply.keys.stored);
     this.#usedKeys = reply.keys.change;
     // A command waits until the server uses its change. A tick goes on by itself.
     if (request.type !== "tick" && !reply.keys.isConfirmed) this.tick().catch(() => {});
