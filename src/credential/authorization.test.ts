@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type BasicCredential, type ParsedAuthorization, parseBasic, parseBearer } from "./authorization.ts";
 
@@ -76,31 +76,29 @@ test.each<[header: string | null, outcome: ParsedAuthorization<BasicCredential>]
   expect(parseBasic(header)).toEqual(outcome);
 });
 
-describe("parseBasic", () => {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 7617 forbids them
-  const text = fc.string({ unit: "grapheme" }).filter((given) => !/[\x00-\x1f\x7f]/.test(given));
+// biome-ignore lint/suspicious/noControlCharactersInRegex: RFC 7617 forbids them
+const text = fc.string({ unit: "grapheme" }).filter((given) => !/[\x00-\x1f\x7f]/.test(given));
 
-  test("parses every encoded user name and password", () => {
-    fc.assert(
-      fc.property(
-        text.filter((user) => !user.includes(":")),
-        text,
-        (user, password) => {
-          expect(parseBasic(`Basic ${base64(`${user}:${password}`)}`)).toEqual(presented({ user, password }));
-        },
-      ),
-    );
-  });
+test("parseBasic parses every encoded user name and password", () => {
+  fc.assert(
+    fc.property(
+      text.filter((user) => !user.includes(":")),
+      text,
+      (user, password) => {
+        expect(parseBasic(`Basic ${base64(`${user}:${password}`)}`)).toEqual(presented({ user, password }));
+      },
+    ),
+  );
+});
 
-  test("accepts only one encoding of a user name and password", () => {
-    fc.assert(
-      fc.property(fc.string({ minLength: 1 }), (spelling) => {
-        const outcome = parseBasic(`Basic ${spelling}`);
-        if (outcome.state !== "presented") return;
-        const { user, password } = outcome.credential;
-        expect(spelling.trimStart()).toBe(base64(`${user}:${password}`));
-      }),
-      { examples: [["YTpi"], ["YTpiYw=="], ["YTpiYw"], ["YTpiYx=="]] },
-    );
-  });
+test("parseBasic accepts only one encoding of a user name and password", () => {
+  fc.assert(
+    fc.property(fc.string({ minLength: 1 }), (spelling) => {
+      const outcome = parseBasic(`Basic ${spelling}`);
+      if (outcome.state !== "presented") return;
+      const { user, password } = outcome.credential;
+      expect(spelling.trimStart()).toBe(base64(`${user}:${password}`));
+    }),
+    { examples: [["YTpi"], ["YTpiYw=="], ["YTpiYw"], ["YTpiYx=="]] },
+  );
 });

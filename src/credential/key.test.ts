@@ -24,49 +24,43 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const DAY = 24 * HOUR;
 
-describe("parseKeyName", () => {
-  test.each(["a", "ci", " ci ", "Zoë 😀", "a:b", "__proto__", "a\u2028b", "x".repeat(100), "😀".repeat(100)])(
-    "accepts %j unchanged",
-    (name) => {
-      expect(parseKeyName(name)).toBe(name);
-    },
-  );
+test.each(["a", "ci", " ci ", "Zoë 😀", "a:b", "__proto__", "a\u2028b", "x".repeat(100), "😀".repeat(100)])(
+  "parseKeyName accepts %j unchanged",
+  (name) => {
+    expect(parseKeyName(name)).toBe(name);
+  },
+);
 
-  test.each<[what: string, name: unknown, messages: readonly string[]]>([
-    ["undefined", undefined, ["is required"]],
-    ["null", null, ["must be a string"]],
-    ["a list", ["ci"], ["must be a string"]],
-    ["an empty name", "", ["must not be empty"]],
-    ["101 characters", "x".repeat(101), ["must be at most 100 characters"]],
-    ["a line break", "a\nb", ["must have no control characters"]],
-    ["a token", mintToken(), ["must not be a token"]],
-    ["a C1 control character", "a\u0085b", ["must have no control characters"]],
-    ["a lone surrogate", "\ud800", ["must be well-formed Unicode, without lone surrogates"]],
-    [
-      "101 tabs",
-      "\t".repeat(101),
-      ["must not be empty", "must be at most 100 characters", "must have no control characters"],
-    ],
-  ])("rejects %s", (_what, name, messages) => {
-    expect(errorsOf(() => parseKeyName(name))).toEqual(
-      messages.map((message) => ({ field: "name", message })),
-    );
-  });
+test.each<[what: string, name: unknown, messages: readonly string[]]>([
+  ["undefined", undefined, ["is required"]],
+  ["null", null, ["must be a string"]],
+  ["a list", ["ci"], ["must be a string"]],
+  ["an empty name", "", ["must not be empty"]],
+  ["101 characters", "x".repeat(101), ["must be at most 100 characters"]],
+  ["a line break", "a\nb", ["must have no control characters"]],
+  ["a token", mintToken(), ["must not be a token"]],
+  ["a C1 control character", "a\u0085b", ["must have no control characters"]],
+  ["a lone surrogate", "\ud800", ["must be well-formed Unicode, without lone surrogates"]],
+  [
+    "101 tabs",
+    "\t".repeat(101),
+    ["must not be empty", "must be at most 100 characters", "must have no control characters"],
+  ],
+])("parseKeyName rejects %s", (_what, name, messages) => {
+  expect(errorsOf(() => parseKeyName(name))).toEqual(messages.map((message) => ({ field: "name", message })));
 });
 
-describe("parseLifetime", () => {
-  test("returns no lifetime by default", () => {
-    expect([parseLifetime(undefined), parseLifetime("1s")]).toEqual([undefined, SECOND]);
-  });
+test("parseLifetime returns no lifetime by default", () => {
+  expect([parseLifetime(undefined), parseLifetime("1s")]).toEqual([undefined, SECOND]);
+});
 
-  test.each(["0", "0d", "000s"])("rejects %j, which could be mistaken for no expiry", (text) => {
-    expect(errorsOf(() => parseLifetime(text))).toEqual([
-      {
-        field: "expires",
-        message: "must be longer than 0; leave it out for a key that does not expire",
-      },
-    ]);
-  });
+test.each(["0", "0d", "000s"])("parseLifetime rejects %j, which could be mistaken for no expiry", (text) => {
+  expect(errorsOf(() => parseLifetime(text))).toEqual([
+    {
+      field: "expires",
+      message: "must be longer than 0; leave it out for a key that does not expire",
+    },
+  ]);
 });
 
 test("parseOverlap returns 24 hours by default and accepts 0", () => {
@@ -105,16 +99,14 @@ describe("parseNewKey", () => {
   });
 });
 
-describe("parseRotation", () => {
-  test("returns the overlap", () => {
-    expect([{}, { overlap: "0" }, { overlap: "2h", x: 1 }].map(parseRotation)).toEqual([DAY, 0, 2 * HOUR]);
-  });
+test("parseRotation returns the overlap", () => {
+  expect([{}, { overlap: "0" }, { overlap: "2h", x: 1 }].map(parseRotation)).toEqual([DAY, 0, 2 * HOUR]);
+});
 
-  test("rejects invalid bodies instead of using the default", () => {
-    for (const body of [null, "0", 0, [], [{ overlap: "0" }], { overlap: "soon" }, { overlap: null }]) {
-      expect(errorsOf(() => parseRotation(body)).map(({ field }) => field)).toEqual(["overlap"]);
-    }
-  });
+test("parseRotation rejects invalid bodies instead of using the default", () => {
+  for (const body of [null, "0", 0, [], [{ overlap: "0" }], { overlap: "soon" }, { overlap: null }]) {
+    expect(errorsOf(() => parseRotation(body)).map(({ field }) => field)).toEqual(["overlap"]);
+  }
 });
 
 test("formatTime returns UTC to the second", () => {
@@ -147,22 +139,20 @@ async function rotated(keys: KeyStore, { id }: Key, overlap: number, now = NOW) 
 const nameAt = async (keys: KeyStore, token: string, now: number) =>
   (await createKeyLookup(keys, () => now)(token))?.name;
 
-describe("createKey", () => {
-  test("stores the hash of a token that is shown once", async () => {
-    const { keys } = openMemory();
-    const { key, token } = await createdKey(keys, "ci", DAY);
-    expect(key).toEqual({
-      id: expect.any(String),
-      name: "ci",
-      scope: "write",
-      createdAt: NOW,
-      expiresAt: NOW + DAY,
-      lifetime: DAY,
-    });
-    expect(await keys.find(hashToken(token))).toEqual({ ...key, tokenHash: hashToken(token) });
-    expect(Object.keys(key)).not.toContain("tokenHash");
-    expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
+test("createKey stores the hash of a token that is shown once", async () => {
+  const { keys } = openMemory();
+  const { key, token } = await createdKey(keys, "ci", DAY);
+  expect(key).toEqual({
+    id: expect.any(String),
+    name: "ci",
+    scope: "write",
+    createdAt: NOW,
+    expiresAt: NOW + DAY,
+    lifetime: DAY,
   });
+  expect(await keys.find(hashToken(token))).toEqual({ ...key, tokenHash: hashToken(token) });
+  expect(Object.keys(key)).not.toContain("tokenHash");
+  expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
 });
 
 describe("createKeyLookup", () => {

@@ -213,19 +213,17 @@ describe("createPasswordVerifier", () => {
   );
 });
 
-describe("hashPassword", () => {
-  test("returns a bcrypt hash for Apache with cost 12 and a random salt", async () => {
-    const [one, other] = await Promise.all([hashPassword("secret"), hashPassword("secret")]);
-    for (const hash of [one, other]) expect(hash).toMatch(/^\$2y\$12\$[./A-Za-z0-9]{53}$/);
-    expect(one).not.toBe(other);
-    const verify = createPasswordVerifier();
-    expect([await verify("secret", one), await verify("Secret", one)]).toEqual([true, false]);
-  });
+test("hashPassword returns a bcrypt hash for Apache with cost 12 and a random salt", async () => {
+  const [one, other] = await Promise.all([hashPassword("secret"), hashPassword("secret")]);
+  for (const hash of [one, other]) expect(hash).toMatch(/^\$2y\$12\$[./A-Za-z0-9]{53}$/);
+  expect(one).not.toBe(other);
+  const verify = createPasswordVerifier();
+  expect([await verify("secret", one), await verify("Secret", one)]).toEqual([true, false]);
+});
 
-  test("hashes all 72 bytes", async () => {
-    const hash = await hashPassword("x".repeat(72));
-    const verify = createPasswordVerifier();
-    expect(await verify("x".repeat(72), hash)).toBe(true);
-    for (const other of [`${"x".repeat(71)}y`, "x".repeat(71)]) expect(await verify(other, hash)).toBe(false);
-  });
+test("hashPassword hashes all 72 bytes", async () => {
+  const hash = await hashPassword("x".repeat(72));
+  const verify = createPasswordVerifier();
+  expect(await verify("x".repeat(72), hash)).toBe(true);
+  for (const other of [`${"x".repeat(71)}y`, "x".repeat(71)]) expect(await verify(other, hash)).toBe(false);
 });

@@ -18,31 +18,29 @@ const ARGON2ID =
 const COSTLY_ARGON2ID = ARGON2ID.replace("m=8,t=1,p=1", "m=65536,t=10,p=16");
 const MINUTE = 60_000;
 
-describe("createFixedUserCheck", () => {
-  const check = createFixedUserCheck("Zoë", "a:b 😀");
+const check = createFixedUserCheck("Zoë", "a:b 😀");
 
-  test.each<[user: string, password: string, passes: boolean]>([
-    ["Zoë", "a:b 😀", true],
-    ["Zoë", "a:b 😁", false],
-    ["Zoë", "a:b", false],
-    ["Zoë", "a:b 😀 ", false],
-    ["Zoë", "", false],
-    ["zoë", "a:b 😀", false],
-    ["Zoe\u0308", "a:b 😀", false],
-    ["", "a:b 😀", false],
-    ["", "", false],
-    ["a:b 😀", "Zoë", false],
-    ["Zoëa", ":b 😀", false],
-  ])("accepts user %j with password %j: %p", (user, password, passes) => {
-    expect(check(user, password)).toBe(passes);
-  });
+test.each<[user: string, password: string, passes: boolean]>([
+  ["Zoë", "a:b 😀", true],
+  ["Zoë", "a:b 😁", false],
+  ["Zoë", "a:b", false],
+  ["Zoë", "a:b 😀 ", false],
+  ["Zoë", "", false],
+  ["zoë", "a:b 😀", false],
+  ["Zoe\u0308", "a:b 😀", false],
+  ["", "a:b 😀", false],
+  ["", "", false],
+  ["a:b 😀", "Zoë", false],
+  ["Zoëa", ":b 😀", false],
+])("createFixedUserCheck accepts user %j with password %j: %p", (user, password, passes) => {
+  expect(check(user, password)).toBe(passes);
+});
 
-  test("accepts an empty user name and password only if they are configured", () => {
-    expect([createFixedUserCheck("", "")("", ""), createFixedUserCheck("", "")("", "x")]).toEqual([
-      true,
-      false,
-    ]);
-  });
+test("createFixedUserCheck accepts an empty user name and password only if they are configured", () => {
+  expect([createFixedUserCheck("", "")("", ""), createFixedUserCheck("", "")("", "x")]).toEqual([
+    true,
+    false,
+  ]);
 });
 
 describe("createUserCheck", () => {
@@ -248,83 +246,75 @@ describe("parseUsers", () => {
   });
 });
 
-describe("validateUserName", () => {
-  test.each(["alice", "Zoë 😀", "-a", "__proto__", "x".repeat(193), `${"é".repeat(96)}x`])(
-    "accepts %j",
-    (name) => {
-      expect(validateUserName(name)).toBe(name);
-    },
-  );
+test.each(["alice", "Zoë 😀", "-a", "__proto__", "x".repeat(193), `${"é".repeat(96)}x`])(
+  "validateUserName accepts %j",
+  (name) => {
+    expect(validateUserName(name)).toBe(name);
+  },
+);
 
-  test.each<[name: string, message: string]>([
-    ["", "empty"],
-    ["a:b", "colon"],
-    ["a\nb", "control"],
-    ["\ufffd", "UTF-8"],
-    ["#a", "#"],
-    [" a", "blank"],
-    ["a ", "blank"],
-    ["\ufeffa", "blank"],
-    ["x".repeat(194), "193 bytes"],
-    ["é".repeat(97), "193 bytes"],
-  ])("rejects %j", (name, message) => {
-    expect(() => validateUserName(name)).toThrow(message);
-  });
+test.each<[name: string, message: string]>([
+  ["", "empty"],
+  ["a:b", "colon"],
+  ["a\nb", "control"],
+  ["\ufffd", "UTF-8"],
+  ["#a", "#"],
+  [" a", "blank"],
+  ["a ", "blank"],
+  ["\ufeffa", "blank"],
+  ["x".repeat(194), "193 bytes"],
+  ["é".repeat(97), "193 bytes"],
+])("validateUserName rejects %j", (name, message) => {
+  expect(() => validateUserName(name)).toThrow(message);
 });
 
-describe("validatePassword", () => {
-  test.each([
-    "12345678",
-    " ".repeat(8),
-    "#a:b c d",
-    "é".repeat(36),
-    "x".repeat(72),
-    "\ufeffabcdefg",
-    "😀".repeat(8),
-  ])("accepts %j", (password) => {
-    expect(validatePassword("hunter", password)).toBe(password);
-  });
-
-  test.each<[password: string, message: string]>([
-    ["", "at least 8 characters"],
-    ["hunter2", "at least 8 characters"],
-    ["😀".repeat(7), "at least 8 characters"],
-    ["HUNTER2-user", "not be the user's name"],
-    ["hunter22\r", "control"],
-    ["hunter22\ufffd", "UTF-8"],
-    [`hunter2${"x".repeat(66)}`, "72 bytes"],
-    [`hunter2${"é".repeat(33)}`, "72 bytes"],
-  ])("rejects %j without repeating it", (password, message) => {
-    expect(() => validatePassword("hunter2-user", password)).toThrow(message);
-    expect(() => validatePassword("hunter2-user", password)).toThrow(expect.not.stringContaining("hunter2"));
-  });
+test.each([
+  "12345678",
+  " ".repeat(8),
+  "#a:b c d",
+  "é".repeat(36),
+  "x".repeat(72),
+  "\ufeffabcdefg",
+  "😀".repeat(8),
+])("validatePassword accepts %j", (password) => {
+  expect(validatePassword("hunter", password)).toBe(password);
 });
 
-describe("setUserEntry", () => {
-  const NEW = BCRYPT.replace("$05$", "$12$");
-
-  test.each<[what: string, text: string, user: string, changed: string]>([
-    ["no lines", "", "bob", `bob:${NEW}\n`],
-    ["no line break at the end", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
-    ["Windows line breaks", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
-    ["mixed line breaks", `al:${BCRYPT}\n# users\r\n`, "bob", `al:${BCRYPT}\n# users\r\nbob:${NEW}\n`],
-    ["the user", `al:${BCRYPT}\nbob:${BCRYPT}\nz:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\nz:${BCRYPT}`],
-  ])("sets a hash in a file with %s", (_what, text, user, changed) => {
-    expect(setUserEntry(text, user, NEW)).toBe(changed);
-  });
+test.each<[password: string, message: string]>([
+  ["", "at least 8 characters"],
+  ["hunter2", "at least 8 characters"],
+  ["😀".repeat(7), "at least 8 characters"],
+  ["HUNTER2-user", "not be the user's name"],
+  ["hunter22\r", "control"],
+  ["hunter22\ufffd", "UTF-8"],
+  [`hunter2${"x".repeat(66)}`, "72 bytes"],
+  [`hunter2${"é".repeat(33)}`, "72 bytes"],
+])("validatePassword rejects %j without repeating it", (password, message) => {
+  expect(() => validatePassword("hunter2-user", password)).toThrow(message);
+  expect(() => validatePassword("hunter2-user", password)).toThrow(expect.not.stringContaining("hunter2"));
 });
 
-describe("removeUserEntry", () => {
-  const HEADING = "# One line user:hash per user\n";
+const NEW = BCRYPT.replace("$05$", "$12$");
 
-  test.each<[what: string, text: string, changed: string]>([
-    ["the first user", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
-    ["the only user", `bob:${BCRYPT}\n`, HEADING],
-    ["the only user, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
-    ["nothing if the user is absent", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
-  ])("removes %s", (_what, text, changed) => {
-    expect(removeUserEntry(text, "bob")).toBe(changed);
-  });
+test.each<[what: string, text: string, user: string, changed: string]>([
+  ["no lines", "", "bob", `bob:${NEW}\n`],
+  ["no line break at the end", `al:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\n`],
+  ["Windows line breaks", `al:${BCRYPT}\r\n`, "bob", `al:${BCRYPT}\r\nbob:${NEW}\r\n`],
+  ["mixed line breaks", `al:${BCRYPT}\n# users\r\n`, "bob", `al:${BCRYPT}\n# users\r\nbob:${NEW}\n`],
+  ["the user", `al:${BCRYPT}\nbob:${BCRYPT}\nz:${BCRYPT}`, "bob", `al:${BCRYPT}\nbob:${NEW}\nz:${BCRYPT}`],
+])("setUserEntry sets a hash in a file with %s", (_what, text, user, changed) => {
+  expect(setUserEntry(text, user, NEW)).toBe(changed);
+});
+
+const HEADING = "# One line user:hash per user\n";
+
+test.each<[what: string, text: string, changed: string]>([
+  ["the first user", `bob:${BCRYPT}\nal:${BCRYPT}\n`, `al:${BCRYPT}\n`],
+  ["the only user", `bob:${BCRYPT}\n`, HEADING],
+  ["the only user, above blank lines", `bob:${BCRYPT}\n \r\n `, " \r\n "],
+  ["nothing if the user is absent", `bobby:${BCRYPT}\n#bob:x\n`, `bobby:${BCRYPT}\n#bob:x\n`],
+])("removeUserEntry removes %s", (_what, text, changed) => {
+  expect(removeUserEntry(text, "bob")).toBe(changed);
 });
 
 test("setUserEntry and removeUserEntry change no other line", () => {

@@ -87,29 +87,27 @@ describe("an Idempotency-Key", () => {
   });
 });
 
-describe("an Idempotency-Key of a failed or unfinished request", () => {
-  test("can be used again after an error", async () => {
-    let isDown = true;
-    const memory = openMemory();
-    const insert: TodoStore["insert"] = (title, key) => {
-      if (isDown) throw new ServiceError("store_unavailable");
-      return memory.insert(title, key);
-    };
-    await using service = startService({ store: storeWith({ insert }) });
-    expect(await statusAndCode(await post(service, "a"))).toEqual([503, "store_unavailable"]);
-    isDown = false;
-    expect((await post(service, "a")).status).toBe(201);
-  });
+test("an Idempotency-Key of a failed or unfinished request can be used again after an error", async () => {
+  let isDown = true;
+  const memory = openMemory();
+  const insert: TodoStore["insert"] = (title, key) => {
+    if (isDown) throw new ServiceError("store_unavailable");
+    return memory.insert(title, key);
+  };
+  await using service = startService({ store: storeWith({ insert }) });
+  expect(await statusAndCode(await post(service, "a"))).toEqual([503, "store_unavailable"]);
+  isDown = false;
+  expect((await post(service, "a")).status).toBe(201);
+});
 
-  test("can be used while the upload of a body is stalled", async () => {
-    const requests = countRequests();
-    await using service = startService({ observer: requests.observer });
-    const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
-    const socket = await openSocket(service.port, request("POST /api/todos", head, '{"title":'));
-    await until(() => requests.waiting() === 1, "the request has arrived");
-    for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
-    socket.destroy();
-  });
+test("an Idempotency-Key of a failed or unfinished request can be used while the upload of a body is stalled", async () => {
+  const requests = countRequests();
+  await using service = startService({ observer: requests.observer });
+  const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];
+  const socket = await openSocket(service.port, request("POST /api/todos", head, '{"title":'));
+  await until(() => requests.waiting() === 1, "the request has arrived");
+  for (const _ of [1, 2]) expect((await whole(await post(service, "a")))[1]).toBe("todos/1");
+  socket.destroy();
 });
 
 describe("the header Idempotency-Key", () => {

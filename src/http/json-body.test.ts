@@ -25,21 +25,22 @@ const post = ({ send }: TestService, body: Body): Promise<Response> =>
 /** Returns JSON of exactly this many bytes, with the title "x". */
 const bodyOf = (bytes: number): string => `{"title":"x","y":"${"y".repeat(bytes - 20)}"}`;
 
-describe("the Content-Type of a body", () => {
-  test.each([
-    ["Application/Json", true],
-    ['application/json ; charset="utf-8"', true],
-    ["application/json; charset=UTF8", true],
-    ["application/json;", true],
-    ["application/vnd.todo.v1+json", true],
-    ["text/plain", false],
-    ["application/a+json+xml", false],
-    ["text/json", false],
-    ["application/ json", false],
-    ["application/json, application/json", false],
-    ["application/json; charset=utf-16", false],
-    ['application/json; charset=""', false],
-  ])("may be JSON in UTF-8 in any spelling: %s, accepted: %p", async (type, isAccepted) => {
+test.each([
+  ["Application/Json", true],
+  ['application/json ; charset="utf-8"', true],
+  ["application/json; charset=UTF8", true],
+  ["application/json;", true],
+  ["application/vnd.todo.v1+json", true],
+  ["text/plain", false],
+  ["application/a+json+xml", false],
+  ["text/json", false],
+  ["application/ json", false],
+  ["application/json, application/json", false],
+  ["application/json; charset=utf-16", false],
+  ['application/json; charset=""', false],
+])(
+  "the Content-Type of a body may be JSON in UTF-8 in any spelling: %s, accepted: %p",
+  async (type, isAccepted) => {
     await using service = startService();
     await service.sendJson("POST", "/api/todos", { title: "x" });
     const headers = { "Content-Type": type };
@@ -48,17 +49,17 @@ describe("the Content-Type of a body", () => {
     expect([created.status, updated.status]).toEqual(isAccepted ? [201, 200] : [415, 415]);
     const accepts = [created.headers.get("accept-post"), updated.headers.get("accept-patch")];
     expect(accepts).toEqual(Array(2).fill(isAccepted ? null : "application/json"));
-  });
+  },
+);
 
-  test.each([
-    ["missing", []],
-    ["empty", ["Content-Type:"]],
-    ["sent twice", [JSON_TYPE, JSON_TYPE]],
-  ])("is rejected: %s", async (_what, headers) => {
-    await using service = startService();
-    const bytes = request("POST /api/todos", [...headers, `Content-Length: ${X.length}`], X);
-    expect(statusOf((await sendRaw(service.port, bytes)).text)).toBe(415);
-  });
+test.each([
+  ["missing", []],
+  ["empty", ["Content-Type:"]],
+  ["sent twice", [JSON_TYPE, JSON_TYPE]],
+])("the Content-Type of a body is rejected: %s", async (_what, headers) => {
+  await using service = startService();
+  const bytes = request("POST /api/todos", [...headers, `Content-Length: ${X.length}`], X);
+  expect(statusOf((await sendRaw(service.port, bytes)).text)).toBe(415);
 });
 
 test.each(["gzip", "identity"])("a Content-Encoding of %s is rejected", async (coding) => {
@@ -135,81 +136,80 @@ describe("a body", () => {
   });
 });
 
-describe("the length of a body", () => {
-  const LENGTH = (body: string) => `Content-Length: ${body.length}`;
-  const CHUNKED = "Transfer-Encoding: chunked";
-  const atLimit = bodyOf(MAX_BODY_BYTES);
-  const overLimit = bodyOf(MAX_BODY_BYTES + 1);
+const LENGTH = (body: string) => `Content-Length: ${body.length}`;
+const CHUNKED = "Transfer-Encoding: chunked";
+const atLimit = bodyOf(MAX_BODY_BYTES);
+const overLimit = bodyOf(MAX_BODY_BYTES + 1);
 
-  test.each([
-    ["64 KiB", [LENGTH(atLimit)], atLimit, 201],
-    ["64 KiB in chunks", [CHUNKED], chunked(atLimit, 1000), 201],
-    ["a chunk with an extension", [CHUNKED], `d;a="b"\r\n${X}\r\n0\r\n\r\n`, 201],
-    ["chunks with a trailer", [CHUNKED], `d\r\n${X}\r\n0\r\nX-Y: z\r\n\r\n`, 201],
-    ["no bytes in chunks", [CHUNKED], "0\r\n\r\n", 400],
-    ["0", ["Content-Length: 0"], "", 400],
-    ["no Content-Length", [], "", 400],
-    ["65,537 bytes", [LENGTH(overLimit)], overLimit, 413],
-    ["65,537 bytes in chunks", [CHUNKED], chunked(overLimit, 1000), 413],
-    ["65,537 bytes declared, none sent", [LENGTH(overLimit)], "", 413],
-    ["more than the listener reads", ["Content-Length: 2000000"], "", 413],
-    ["a length that is not a number", ["Content-Length: x"], X, 400],
-    ["a length above 64 bits", ["Content-Length: 18446744073709551629"], X, 400],
-    ["two different lengths", ["Content-Length: 13", "Content-Length: 14"], X, 400],
-    ["both a length and chunks", ["Content-Length: 13", CHUNKED], chunked(X, 5), 400],
-    ["an unknown transfer coding", ["Transfer-Encoding: identity"], X, 400],
-    ["a chunk size above 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`, 400],
-  ])("is limited to 64 KiB, and must be valid: %s", async (_what, headers, body, status) => {
+test.each([
+  ["64 KiB", [LENGTH(atLimit)], atLimit, 201],
+  ["64 KiB in chunks", [CHUNKED], chunked(atLimit, 1000), 201],
+  ["a chunk with an extension", [CHUNKED], `d;a="b"\r\n${X}\r\n0\r\n\r\n`, 201],
+  ["chunks with a trailer", [CHUNKED], `d\r\n${X}\r\n0\r\nX-Y: z\r\n\r\n`, 201],
+  ["no bytes in chunks", [CHUNKED], "0\r\n\r\n", 400],
+  ["0", ["Content-Length: 0"], "", 400],
+  ["no Content-Length", [], "", 400],
+  ["65,537 bytes", [LENGTH(overLimit)], overLimit, 413],
+  ["65,537 bytes in chunks", [CHUNKED], chunked(overLimit, 1000), 413],
+  ["65,537 bytes declared, none sent", [LENGTH(overLimit)], "", 413],
+  ["more than the listener reads", ["Content-Length: 2000000"], "", 413],
+  ["a length that is not a number", ["Content-Length: x"], X, 400],
+  ["a length above 64 bits", ["Content-Length: 18446744073709551629"], X, 400],
+  ["two different lengths", ["Content-Length: 13", "Content-Length: 14"], X, 400],
+  ["both a length and chunks", ["Content-Length: 13", CHUNKED], chunked(X, 5), 400],
+  ["an unknown transfer coding", ["Transfer-Encoding: identity"], X, 400],
+  ["a chunk size above 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`, 400],
+])(
+  "the length of a body is limited to 64 KiB, and must be valid: %s",
+  async (_what, headers, body, status) => {
     await using service = startService();
     const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
     expect(statusOf(text)).toBe(status);
     expect(await service.outcome("GET /api/todos/1")).toStartWith(status === 201 ? "200" : "404");
-  });
+  },
+);
 
-  test("above the limit is not parsed as further requests", async () => {
-    await using service = startService();
-    const smuggled = "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1400);
-    const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\n`;
-    for (const body of [
-      `${LENGTH(smuggled)}\r\n\r\n${smuggled}`,
-      `${CHUNKED}\r\n\r\n${chunked(smuggled, 9000)}`,
-    ]) {
-      const { text } = await sendRaw(service.port, head + body, 1000);
-      expect(text.match(/^HTTP\/1\.1 \d{3}/gm)).toEqual(["HTTP/1.1 413"]);
+test("the length of a body above the limit is not parsed as further requests", async () => {
+  await using service = startService();
+  const smuggled = "GET /api/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1400);
+  const head = `POST /api/todos HTTP/1.1\r\nHost: localhost\r\n${JSON_TYPE}\r\n`;
+  for (const body of [
+    `${LENGTH(smuggled)}\r\n\r\n${smuggled}`,
+    `${CHUNKED}\r\n\r\n${chunked(smuggled, 9000)}`,
+  ]) {
+    const { text } = await sendRaw(service.port, head + body, 1000);
+    expect(text.match(/^HTTP\/1\.1 \d{3}/gm)).toEqual(["HTTP/1.1 413"]);
+  }
+});
+
+const cuts: [what: string, headers: string[], sent: string][] = [
+  ["before the Content-Length is reached", ["Content-Length: 13"], '{"title":'],
+  ["after complete JSON, but before the Content-Length", ["Content-Length: 20"], X],
+  ["within a chunk", ["Transfer-Encoding: chunked"], 'd\r\n{"title":'],
+  ["before the last chunk", ["Transfer-Encoding: chunked"], `d\r\n${X}\r\n`],
+];
+const endings: [how: string, end: (socket: Socket) => void][] = [
+  ["closed", (socket) => socket.end()],
+  ["reset", (socket) => socket.resetAndDestroy()],
+];
+const cases = cuts.flatMap((cut) => endings.map(([how, end]) => ({ cut, how, end, what: cut[0] })));
+
+test.each(cases)(
+  "an incomplete body changes nothing if the connection is $how $what",
+  async ({ cut: [, headers, sent], end }) => {
+    const requests = countRequests();
+    await using service = startService({ observer: requests.observer });
+    for (const line of ["POST /api/todos", "PATCH /api/todos/1"]) {
+      const socket = await openSocket(service.port, request(line, [JSON_TYPE, ...headers], sent));
+      await until(() => requests.waiting() === 1, "the request has arrived");
+      end(socket);
+      await until(() => requests.waiting() === 0, "the request has failed");
+      socket.destroy();
     }
-  });
-});
-
-describe("an incomplete body", () => {
-  const cuts: [what: string, headers: string[], sent: string][] = [
-    ["before the Content-Length is reached", ["Content-Length: 13"], '{"title":'],
-    ["after complete JSON, but before the Content-Length", ["Content-Length: 20"], X],
-    ["within a chunk", ["Transfer-Encoding: chunked"], 'd\r\n{"title":'],
-    ["before the last chunk", ["Transfer-Encoding: chunked"], `d\r\n${X}\r\n`],
-  ];
-  const endings: [how: string, end: (socket: Socket) => void][] = [
-    ["closed", (socket) => socket.end()],
-    ["reset", (socket) => socket.resetAndDestroy()],
-  ];
-  const cases = cuts.flatMap((cut) => endings.map(([how, end]) => ({ cut, how, end, what: cut[0] })));
-
-  test.each(cases)(
-    "changes nothing if the connection is $how $what",
-    async ({ cut: [, headers, sent], end }) => {
-      const requests = countRequests();
-      await using service = startService({ observer: requests.observer });
-      for (const line of ["POST /api/todos", "PATCH /api/todos/1"]) {
-        const socket = await openSocket(service.port, request(line, [JSON_TYPE, ...headers], sent));
-        await until(() => requests.waiting() === 1, "the request has arrived");
-        end(socket);
-        await until(() => requests.waiting() === 0, "the request has failed");
-        socket.destroy();
-      }
-      expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
-      expect(service.lines).toEqual([]);
-    },
-  );
-});
+    expect(await (await service.send("GET", "/api/todos")).json()).toEqual([]);
+    expect(service.lines).toEqual([]);
+  },
+);
 
 describe("an unfinished body", () => {
   /** Longer than any test takes. */

@@ -29,45 +29,46 @@ test.each(["/x", "/api", "/api/todos/", "/api/todos/1/", "/api/Todos", "/%", "/%
   },
 );
 
-describe("the health of the service", () => {
-  test.each(["position", "checkWrites"])("is live but not ready if %s of the store fails", async (call) => {
+test.each(["position", "checkWrites"])(
+  "the health of the service is live but not ready if %s of the store fails",
+  async (call) => {
     const fail = () => Promise.reject(new ServiceError("store_unavailable"));
     const store = storeWith({ [call]: fail });
     await using service = startService({ store });
     expect(await service.outcome("GET /livez")).toBe("200");
     expect(await service.outcome("GET /readyz")).toBe("503 store_unavailable");
-  });
+  },
+);
 
-  test("is not ready while draining, and each response closes its connection", async () => {
-    await using service = startService();
-    const keptAlive = (line: string) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
-    using connection = await Connection.open(service.port);
-    for (const [path, body] of [
-      ["/livez", "ok\n"],
-      ["/readyz", "ready\n"],
-    ] as const) {
-      const answer = await connection.exchange(keptAlive(`GET ${path}`));
-      expect(answer).not.toMatch(/^connection: close/im);
-      expect(answer).toEndWith(body);
-    }
+test("the health of the service is not ready while draining, and each response closes its connection", async () => {
+  await using service = startService();
+  const keptAlive = (line: string) => `${line} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+  using connection = await Connection.open(service.port);
+  for (const [path, body] of [
+    ["/livez", "ok\n"],
+    ["/readyz", "ready\n"],
+  ] as const) {
+    const answer = await connection.exchange(keptAlive(`GET ${path}`));
+    expect(answer).not.toMatch(/^connection: close/im);
+    expect(answer).toEndWith(body);
+  }
 
-    service.drain();
-    for (const [line, status] of [
-      ["GET /livez", 200],
-      ["GET /readyz", 503],
-      ["GET /api/todos", 200],
-      ["GET /api/todos/9", 404],
-      ["GET /admin/", 401],
-      ["GET /nowhere", 404],
-      ["OPTIONS /api/todos", 204],
-    ] as const) {
-      const { text, closed } = await sendRaw(service.port, keptAlive(line));
-      expect([line, closed]).toEqual([line, true]);
-      expect(text).toStartWith(`HTTP/1.1 ${status} `);
-      expect(text).toMatch(/^connection: close\r$/im);
-      if (status === 503) expect(text).toMatch(/"code":"stopping"/);
-    }
-  });
+  service.drain();
+  for (const [line, status] of [
+    ["GET /livez", 200],
+    ["GET /readyz", 503],
+    ["GET /api/todos", 200],
+    ["GET /api/todos/9", 404],
+    ["GET /admin/", 401],
+    ["GET /nowhere", 404],
+    ["OPTIONS /api/todos", 204],
+  ] as const) {
+    const { text, closed } = await sendRaw(service.port, keptAlive(line));
+    expect([line, closed]).toEqual([line, true]);
+    expect(text).toStartWith(`HTTP/1.1 ${status} `);
+    expect(text).toMatch(/^connection: close\r$/im);
+    if (status === 503) expect(text).toMatch(/"code":"stopping"/);
+  }
 });
 
 describe("a listener that shuts down", () => {

@@ -4,27 +4,25 @@ import { startService } from "../../test/service.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { parseSimulation } from "./simulation.ts";
 
-describe("parseSimulation", () => {
-  test.each([
-    ["latency=200ms,errors=10%", { latencyMs: 200, errorRate: 0.1 }],
-    ["latency=2s", { latencyMs: 2000, errorRate: 0 }],
-    ["errors=0.5%", { latencyMs: 0, errorRate: 0.005 }],
-  ])("reads %s", (text, simulation) => {
-    expect(parseSimulation(text)).toEqual(simulation);
-  });
+test.each([
+  ["latency=200ms,errors=10%", { latencyMs: 200, errorRate: 0.1 }],
+  ["latency=2s", { latencyMs: 2000, errorRate: 0 }],
+  ["errors=0.5%", { latencyMs: 0, errorRate: 0.005 }],
+])("parseSimulation reads %s", (text, simulation) => {
+  expect(parseSimulation(text)).toEqual(simulation);
+});
 
-  test.each([
-    "",
-    "latency=200",
-    "errors=10",
-    "errors=101%",
-    "latency=61s",
-    "latency=1s,",
-    "errors=1%,latency=1s",
-    "delay=1s",
-  ])("rejects %p", (text) => {
-    expect(() => parseSimulation(text)).toThrow("must be like latency=200ms,errors=10%");
-  });
+test.each([
+  "",
+  "latency=200",
+  "errors=10",
+  "errors=101%",
+  "latency=61s",
+  "latency=1s,",
+  "errors=1%,latency=1s",
+  "delay=1s",
+])("parseSimulation rejects %p", (text) => {
+  expect(() => parseSimulation(text)).toThrow("must be like latency=200ms,errors=10%");
 });
 
 describe("a simulation", () => {

@@ -41,20 +41,18 @@ const validation = (message: string) => ({
   error: { code: "validation_failed", message: expect.stringContaining(`Validation failed: ${message}`) },
 });
 
-describe("each tool", () => {
-  test.each(TOOL_DEFINITIONS.map((tool) => [tool.name, tool] as const))(
-    "%s has a title, a description, annotations, and schemas that forbid other members",
-    (name, { title, description, annotations, inputSchema, outputSchema }) => {
-      expect(title).toBeString();
-      expect(description).toEndWith(name === "find_todos" ? TITLES_ARE_DATA : ".");
-      expect(annotations).toMatchObject({ readOnlyHint: expect.any(Boolean), openWorldHint: false });
-      for (const schema of [inputSchema, outputSchema]) {
-        expect(ajv.validateSchema(anyObject(schema))).toBe(true);
-        expect(schema).toMatchObject({ type: "object", additionalProperties: false });
-      }
-    },
-  );
-});
+test.each(TOOL_DEFINITIONS.map((tool) => [tool.name, tool] as const))(
+  "each tool %s has a title, a description, annotations, and schemas that forbid other members",
+  (name, { title, description, annotations, inputSchema, outputSchema }) => {
+    expect(title).toBeString();
+    expect(description).toEndWith(name === "find_todos" ? TITLES_ARE_DATA : ".");
+    expect(annotations).toMatchObject({ readOnlyHint: expect.any(Boolean), openWorldHint: false });
+    for (const schema of [inputSchema, outputSchema]) {
+      expect(ajv.validateSchema(anyObject(schema))).toBe(true);
+      expect(schema).toMatchObject({ type: "object", additionalProperties: false });
+    }
+  },
+);
 
 /** Starts a service with these to-dos. Those whose titles start with `x ` are done. */
 async function startWith(titles: readonly string[]): Promise<TestService> {

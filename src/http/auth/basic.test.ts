@@ -50,27 +50,25 @@ describe("GET /admin/", () => {
   });
 });
 
-describe("the check of a password", () => {
-  test.each(["1", '"true"', "{}", "[]"])(
-    "rejects the password if it returns %s instead of true",
-    async (result) => {
-      await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
-      expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
-    },
-  );
+test.each(["1", '"true"', "{}", "[]"])(
+  "the check of a password rejects the password if it returns %s instead of true",
+  async (result) => {
+    await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
+    expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
+  },
+);
 
-  test("receives the client's network", async () => {
-    const networks: unknown[] = [];
-    const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
-    const service = createService({
-      store: openMemory(),
-      credentials: { checkUser },
-      access: { allowBasicOverHttp: true },
-    });
-    for (const address of ["2001:db8::1", "192.0.2.7"])
-      await callRoute(service, "/admin/", { address, ...AUTHORIZED });
-    expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
+test("the check of a password receives the client's network", async () => {
+  const networks: unknown[] = [];
+  const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
+  const service = createService({
+    store: openMemory(),
+    credentials: { checkUser },
+    access: { allowBasicOverHttp: true },
   });
+  for (const address of ["2001:db8::1", "192.0.2.7"])
+    await callRoute(service, "/admin/", { address, ...AUTHORIZED });
+  expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
 });
 
 describe("Basic over plain HTTP", () => {

@@ -15,22 +15,20 @@ const AUTHORIZED = as(`Bearer ${TOKEN}`);
 
 const lookupClient = createClientLookup([{ client: { name: NAME }, tokenHash: hashToken(TOKEN) }]);
 
-describe("GET /api/whoami", () => {
-  test("returns only the client's name as text", async () => {
-    await using service = startService({ credentials: { lookupClient } });
-    const response = await service.send("GET", "/api/whoami", AUTHORIZED);
-    expect(response.status).toBe(200);
-    expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
-    expect(await response.text()).toBe(NAME);
-    expect(service.lines).toEqual([]);
-  });
+test("GET /api/whoami returns only the client's name as text", async () => {
+  await using service = startService({ credentials: { lookupClient } });
+  const response = await service.send("GET", "/api/whoami", AUTHORIZED);
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
+  expect(await response.text()).toBe(NAME);
+  expect(service.lines).toEqual([]);
+});
 
-  test("responds with 401, never with 429, after any number of rejections", async () => {
-    await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
-    for (let attempt = 0; attempt < 10; attempt++)
-      expect(await service.outcome("GET /api/whoami", as("Bearer unknown"))).toBe("401 unauthorized");
-    expect((await service.send("GET", "/api/whoami", AUTHORIZED)).status).toBe(200);
-  });
+test("GET /api/whoami responds with 401, never with 429, after any number of rejections", async () => {
+  await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
+  for (let attempt = 0; attempt < 10; attempt++)
+    expect(await service.outcome("GET /api/whoami", as("Bearer unknown"))).toBe("401 unauthorized");
+  expect((await service.send("GET", "/api/whoami", AUTHORIZED)).status).toBe(200);
 });
 
 describe("the lookup of a token", () => {

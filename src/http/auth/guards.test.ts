@@ -144,26 +144,27 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
   });
 });
 
-describe("the log of rejected credentials", () => {
-  const minted = mintToken();
-  const typo = minted.slice(0, -1) + (minted.endsWith("0") ? "1" : "0");
-  const wrong = basic("s3cret-user", "s3cret");
+const minted = mintToken();
+const typo = minted.slice(0, -1) + (minted.endsWith("0") ? "1" : "0");
+const wrong = basic("s3cret-user", "s3cret");
 
-  test.each<[surface: string, path: string, reason: string | undefined, authorization: string | undefined]>([
-    ["bearer", "/api/whoami", undefined, undefined],
-    ["bearer", "/api/whoami", undefined, wrong],
-    ["bearer", "/api/whoami", "unknown", `Bearer ${minted}`],
-    ["bearer", "/api/whoami", "mistyped", `Bearer ${typo}`],
-    ["bearer", "/api/whoami", "malformed", "Bearer s3cret s3cret"],
-    ["basic", "/admin/", undefined, undefined],
-    ["basic", "/admin/", undefined, "Bearer s3cret"],
-    ["basic", "/admin/", "wrong", wrong],
-    ["basic", "/admin/", "malformed", `${wrong}, ${wrong}`],
-    ["private", "/api/todos", "unknown", `Bearer ${minted}`],
-    ["private", "/api/todos", "malformed", "Bearer s3cret s3cret"],
-    ["private", "/api/todos", "wrong", wrong],
-    ["basic", "/admin/", "token", basic("ann", minted)],
-  ])("has for the surface %s at %s the reason %s, and never the credentials (#%#)", async (...row) => {
+test.each<[surface: string, path: string, reason: string | undefined, authorization: string | undefined]>([
+  ["bearer", "/api/whoami", undefined, undefined],
+  ["bearer", "/api/whoami", undefined, wrong],
+  ["bearer", "/api/whoami", "unknown", `Bearer ${minted}`],
+  ["bearer", "/api/whoami", "mistyped", `Bearer ${typo}`],
+  ["bearer", "/api/whoami", "malformed", "Bearer s3cret s3cret"],
+  ["basic", "/admin/", undefined, undefined],
+  ["basic", "/admin/", undefined, "Bearer s3cret"],
+  ["basic", "/admin/", "wrong", wrong],
+  ["basic", "/admin/", "malformed", `${wrong}, ${wrong}`],
+  ["private", "/api/todos", "unknown", `Bearer ${minted}`],
+  ["private", "/api/todos", "malformed", "Bearer s3cret s3cret"],
+  ["private", "/api/todos", "wrong", wrong],
+  ["basic", "/admin/", "token", basic("ann", minted)],
+])(
+  "the log of rejected credentials has for the surface %s at %s the reason %s, and never the credentials (#%#)",
+  async (...row) => {
     const [surface, path, reason, authorization] = row;
     const access = { privateMode: surface === "private" || reason === "token" };
     await using service = startService({ credentials, access, accessLog: true });
@@ -176,5 +177,5 @@ describe("the log of rejected credentials", () => {
     );
     const encoded = Buffer.from("s3cret").toString("base64").slice(0, 7);
     for (const secret of ["s3cret", encoded, "todo_"]) expect(service.logText()).not.toContain(secret);
-  });
-});
+  },
+);

@@ -117,31 +117,29 @@ describe("POST /admin/keys", () => {
   });
 });
 
-describe("GET /admin/keys", () => {
-  test("lists all keys by creation time with their last use, including expired ones for 30 days", async () => {
-    await using served = serveKeys();
-    expect(await served.list()).toEqual([]);
-    const ci = await served.make({ name: "ci", expires: "30s" });
-    served.clock.now += SECOND;
-    const backup = await served.make({ name: "backup" });
-    served.clock.now += 10 * SECOND;
-    expect(await whoami(served, backup.token)).toBe("backup");
-    served.clock.now += HOUR;
-    expect(await whoami(served, ci.token)).toBe(401);
-    const response = await served.send("GET", "/admin/keys", AUTHORIZED);
-    expect(response.headers.get("cache-control")).toBe("no-store");
-    const common = { scope: "write", createdAt: "2026-01-02T03:04:05Z" };
-    expect(await response.json()).toEqual([
-      { ...common, id: ci.id, name: "ci", expiresAt: "2026-01-02T03:04:35Z" },
-      {
-        ...common,
-        ...{ id: backup.id, name: "backup", createdAt: "2026-01-02T03:04:06Z" },
-        lastUsedAt: "2026-01-02T03:04:16Z",
-      },
-    ]);
-    served.clock.now += 30 * DAY;
-    expect(await served.list()).toEqual([expect.objectContaining({ name: "backup" })]);
-  });
+test("GET /admin/keys lists all keys by creation time with their last use, including expired ones for 30 days", async () => {
+  await using served = serveKeys();
+  expect(await served.list()).toEqual([]);
+  const ci = await served.make({ name: "ci", expires: "30s" });
+  served.clock.now += SECOND;
+  const backup = await served.make({ name: "backup" });
+  served.clock.now += 10 * SECOND;
+  expect(await whoami(served, backup.token)).toBe("backup");
+  served.clock.now += HOUR;
+  expect(await whoami(served, ci.token)).toBe(401);
+  const response = await served.send("GET", "/admin/keys", AUTHORIZED);
+  expect(response.headers.get("cache-control")).toBe("no-store");
+  const common = { scope: "write", createdAt: "2026-01-02T03:04:05Z" };
+  expect(await response.json()).toEqual([
+    { ...common, id: ci.id, name: "ci", expiresAt: "2026-01-02T03:04:35Z" },
+    {
+      ...common,
+      ...{ id: backup.id, name: "backup", createdAt: "2026-01-02T03:04:06Z" },
+      lastUsedAt: "2026-01-02T03:04:16Z",
+    },
+  ]);
+  served.clock.now += 30 * DAY;
+  expect(await served.list()).toEqual([expect.objectContaining({ name: "backup" })]);
 });
 
 describe("POST /admin/keys/:id/rotate", () => {
@@ -187,27 +185,25 @@ describe("POST /admin/keys/:id/rotate", () => {
   });
 });
 
-describe("DELETE /admin/keys/:id", () => {
-  test("revokes only that key, immediately", async () => {
-    await using served = serveKeys();
-    const [ci, backup] = [await served.make({ name: "ci" }), await served.make({ name: "backup" })];
-    const response = await served.send("DELETE", `/admin/keys/${ci.id}`, AUTHORIZED);
-    expect([response.status, await response.text()]).toEqual([204, ""]);
-    expect(response.headers.get("cache-control")).toBe("no-store");
-    expect(await whoami(served, ci.token)).toBe(401);
-    expect(await whoami(served, backup.token)).toBe("backup");
-    expect(await served.list()).toEqual([expect.objectContaining({ id: backup.id })]);
-  });
+test("DELETE /admin/keys/:id revokes only that key, immediately", async () => {
+  await using served = serveKeys();
+  const [ci, backup] = [await served.make({ name: "ci" }), await served.make({ name: "backup" })];
+  const response = await served.send("DELETE", `/admin/keys/${ci.id}`, AUTHORIZED);
+  expect([response.status, await response.text()]).toEqual([204, ""]);
+  expect(response.headers.get("cache-control")).toBe("no-store");
+  expect(await whoami(served, ci.token)).toBe(401);
+  expect(await whoami(served, backup.token)).toBe("backup");
+  expect(await served.list()).toEqual([expect.objectContaining({ id: backup.id })]);
+});
 
-  test("and its rotation respond with 404 for an absent id, a name and a token", async () => {
-    await using served = serveKeys();
-    const { id, name, token } = await served.make({ name: "ci" });
-    for (const absent of ["absent00", name, token, id.slice(1), `${id}%20`, "%zz", "%00", "*", "rotate"])
-      for (const line of [`DELETE /admin/keys/${absent}`, `POST /admin/keys/${absent}/rotate`])
-        expect([line, await served.outcome(line, AUTHORIZED)]).toEqual([line, "404 key_not_found"]);
-    expect(await whoami(served, token)).toBe("ci");
-    expect(await served.list()).toHaveLength(1);
-  });
+test("DELETE /admin/keys/:id and its rotation respond with 404 for an absent id, a name and a token", async () => {
+  await using served = serveKeys();
+  const { id, name, token } = await served.make({ name: "ci" });
+  for (const absent of ["absent00", name, token, id.slice(1), `${id}%20`, "%zz", "%00", "*", "rotate"])
+    for (const line of [`DELETE /admin/keys/${absent}`, `POST /admin/keys/${absent}/rotate`])
+      expect([line, await served.outcome(line, AUTHORIZED)]).toEqual([line, "404 key_not_found"]);
+  expect(await whoami(served, token)).toBe("ci");
+  expect(await served.list()).toHaveLength(1);
 });
 
 describe("the endpoints of API keys", () => {
@@ -266,55 +262,53 @@ describe("the endpoints of API keys", () => {
   });
 });
 
-describe("the log of key writes", () => {
-  /** Returns the log lines about keys: message and fields. */
-  const audit = ({ lines }: ReturnType<typeof serveKeys>) =>
-    lines.flatMap(({ level, message, fields }) =>
-      message.startsWith("key ") ? [[level, message, fields]] : [],
-    );
+/** Returns the log lines about keys: message and fields. */
+const audit = ({ lines }: ReturnType<typeof serveKeys>) =>
+  lines.flatMap(({ level, message, fields }) =>
+    message.startsWith("key ") ? [[level, message, fields]] : [],
+  );
 
-  test("has the user, the action and the key", async () => {
-    await using served = serveKeys();
-    const { id } = await served.make({ name: "ci" });
-    const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
-    await served.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
-    await served.list();
-    const user = "root";
-    const request = expect.stringMatching(/^[0-9a-f-]{36}$/);
-    expect(audit(served)).toEqual([
-      ["info", "key created", { id: request, key: id, client: "ci", user }],
-      ["info", "key rotated", { id: request, key: id, successor: successor.id, client: "ci", user }],
-      ["info", "key revoked", { id: request, key: successor.id, user }],
-    ]);
-  });
+test("the log of key writes has the user, the action and the key", async () => {
+  await using served = serveKeys();
+  const { id } = await served.make({ name: "ci" });
+  const successor = await minted(await served.post(`/admin/keys/${id}/rotate`, {}));
+  await served.send("DELETE", `/admin/keys/${successor.id}`, AUTHORIZED);
+  await served.list();
+  const user = "root";
+  const request = expect.stringMatching(/^[0-9a-f-]{36}$/);
+  expect(audit(served)).toEqual([
+    ["info", "key created", { id: request, key: id, client: "ci", user }],
+    ["info", "key rotated", { id: request, key: id, successor: successor.id, client: "ci", user }],
+    ["info", "key revoked", { id: request, key: successor.id, user }],
+  ]);
+});
 
-  test("has each rejected write with its reason, and a summary of its repetitions", async () => {
-    await using served = serveKeys();
-    const { id } = await served.make({ name: "ci" });
-    await served.post("/admin/keys", { name: "ci" });
-    await served.post("/admin/keys", { name: "" });
-    for (let time = 0; time < 10; time++)
-      await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
-    await served.post("/admin/keys/absent00/rotate", {});
-    await served.post(`/admin/keys/${id}/rotate`, { overlap: "soon" });
-    await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
-    const sameSite = as(ROOT, { "Sec-Fetch-Site": "same-site" });
-    await served.send("DELETE", `/admin/keys/${id}`, sameSite);
-    served.close();
-    const refused = (action: string, reason: string, more: object = {}) => [
-      "warn",
-      "key write refused",
-      { action, reason, user: "root", ...more },
-    ];
-    expect(audit(served).slice(1)).toEqual([
-      refused("create", "key_exists"),
-      refused("create", "validation_failed"),
-      refused("create", "cross_site_write"),
-      refused("rotate", "key_not_found", { key: "absent00" }),
-      refused("rotate", "validation_failed", { key: id }),
-      refused("revoke", "key_not_found", { key: "absent00" }),
-      refused("revoke", "cross_site_write", { key: id }),
-      refused("create", "cross_site_write", { times: 9 }),
-    ]);
-  });
+test("the log of key writes has each rejected write with its reason, and a summary of its repetitions", async () => {
+  await using served = serveKeys();
+  const { id } = await served.make({ name: "ci" });
+  await served.post("/admin/keys", { name: "ci" });
+  await served.post("/admin/keys", { name: "" });
+  for (let time = 0; time < 10; time++)
+    await served.post("/admin/keys", { name: "x" }, { Origin: "https://elsewhere.example" });
+  await served.post("/admin/keys/absent00/rotate", {});
+  await served.post(`/admin/keys/${id}/rotate`, { overlap: "soon" });
+  await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED);
+  const sameSite = as(ROOT, { "Sec-Fetch-Site": "same-site" });
+  await served.send("DELETE", `/admin/keys/${id}`, sameSite);
+  served.close();
+  const refused = (action: string, reason: string, more: object = {}) => [
+    "warn",
+    "key write refused",
+    { action, reason, user: "root", ...more },
+  ];
+  expect(audit(served).slice(1)).toEqual([
+    refused("create", "key_exists"),
+    refused("create", "validation_failed"),
+    refused("create", "cross_site_write"),
+    refused("rotate", "key_not_found", { key: "absent00" }),
+    refused("rotate", "validation_failed", { key: id }),
+    refused("revoke", "key_not_found", { key: "absent00" }),
+    refused("revoke", "cross_site_write", { key: id }),
+    refused("create", "cross_site_write", { times: 9 }),
+  ]);
 });

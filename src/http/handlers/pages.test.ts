@@ -213,20 +213,18 @@ test("the manifest of the list names icons that exist", async () => {
   }
 });
 
-describe("/admin/keys", () => {
-  test("is a guarded page for browsers, with Cache-Control: no-store, and JSON for other clients", async () => {
-    await using service = startWithKeys();
-    expect((await service.send("GET", "/admin/keys", OPENED)).status).toBe(401);
-    const page = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: BROWSER }));
-    expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
-    expect(page.headers.get("cache-control")).toBe("no-store");
-    expect(page.headers.get("content-security-policy")).toBe(PAGE_CSP);
-    await expectOnlyAssets(service, await page.text());
-    for (const accept of ["*/*", "application/json"]) {
-      const keys = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: accept }));
-      expect([keys.headers.get("content-type"), await keys.text()]).toEqual(["application/json", "[]"]);
-    }
-  });
+test("/admin/keys is a guarded page for browsers, with Cache-Control: no-store, and JSON for other clients", async () => {
+  await using service = startWithKeys();
+  expect((await service.send("GET", "/admin/keys", OPENED)).status).toBe(401);
+  const page = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: BROWSER }));
+  expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
+  expect(page.headers.get("cache-control")).toBe("no-store");
+  expect(page.headers.get("content-security-policy")).toBe(PAGE_CSP);
+  await expectOnlyAssets(service, await page.text());
+  for (const accept of ["*/*", "application/json"]) {
+    const keys = await service.send("GET", "/admin/keys", as(ADMIN, { Accept: accept }));
+    expect([keys.headers.get("content-type"), await keys.text()]).toEqual(["application/json", "[]"]);
+  }
 });
 
 describe("an error", () => {

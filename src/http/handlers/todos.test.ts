@@ -22,17 +22,15 @@ async function textOf({ send }: TestService, path: string): Promise<string> {
   return response.text();
 }
 
-describe("POST /api/todos", () => {
-  test("stores a to-do and returns its Location", async () => {
-    await using service = startService();
-    for (const id of [1, 2, 3]) {
-      const todo = { id, title: ` ${id} Zoë\0😀 `, done: false };
-      const response = await service.sendJson("POST", "/api/todos", { title: todo.title });
-      expect([response.status, response.headers.get("location")]).toEqual([201, `todos/${id}`]);
-      expect(await response.json()).toEqual(todo);
-      expect(await (await service.send("GET", `/api/todos/${id}`)).json()).toEqual(todo);
-    }
-  });
+test("POST /api/todos stores a to-do and returns its Location", async () => {
+  await using service = startService();
+  for (const id of [1, 2, 3]) {
+    const todo = { id, title: ` ${id} Zoë\0😀 `, done: false };
+    const response = await service.sendJson("POST", "/api/todos", { title: todo.title });
+    expect([response.status, response.headers.get("location")]).toEqual([201, `todos/${id}`]);
+    expect(await response.json()).toEqual(todo);
+    expect(await (await service.send("GET", `/api/todos/${id}`)).json()).toEqual(todo);
+  }
 });
 
 describe("/api/todos/:id", () => {
@@ -263,65 +261,63 @@ test("a store may return a promise of another library", async () => {
   expect(await (await service.send("GET", "/api/todos")).text()).toBe(`[${json}]`);
 });
 
-describe("a service whose store fails", () => {
-  const json = { "Content-Type": "application/json" };
-  const requests: [method: string, path: string, init: RequestInit][] = [
-    ["GET", "/api/todos", {}],
-    ["HEAD", "/api/todos", {}],
-    ["GET", "/api/todos?limit=1", {}],
-    ["GET", "/api/todos", { headers: { "If-None-Match": "*" } }],
-    ["POST", "/api/todos", { headers: json, body: '{"title":"s3cret-title"}' }],
-    ["GET", "/api/todos/1", {}],
-    ["PATCH", "/api/todos/1", { headers: json, body: '{"done":true}' }],
-    ["PATCH", "/api/todos/1", { headers: json, body: '{"done":"bad"}' }],
-    ["DELETE", "/api/todos/1", {}],
-    ["GET", "/readyz", {}],
-    ["GET", "/api/events", {}],
-  ];
-  const cause = new Error("s3cret: cannot reach 10.1.2.3");
-  const failures: [what: string, error: unknown, status: number, code: string][] = [
-    ["a ServiceError", new ServiceError("store_unavailable", { cause }), 503, "store_unavailable"],
-    ["an unexpected error", cause, 500, "internal_error"],
-    ["a value that is not an Error", "s3cret", 500, "internal_error"],
-    ["undefined", undefined, 500, "internal_error"],
-  ];
-  test.each(failures)(
-    "responds without details and logs one line if it throws %s, now or later",
-    async (_what, error, status, code) => {
-      for (const [method, path, init] of requests)
-        for (const isLate of [false, true]) {
-          await using service = startService({ store: failingStore(error, isLate) });
-          const response = await service.send(method, path, init);
-          expect([method, path, response.status]).toEqual([method, path, status]);
-          expect(response.headers.get("retry-after")).toBe(status === 503 ? "5" : null);
-          const body = await response.text();
-          if (method !== "HEAD") expect(JSON.parse(body)).toMatchObject({ status, code });
-          expect(`${body}${[...response.headers]}`).not.toMatch(/s3cret|10\.1\.2\.3|\.ts|at /);
-          expect(service.lines).toMatchObject([{ level: "error", fields: { method, code } }]);
-          expect(service.logText()).not.toContain("s3cret-title");
-        }
-    },
-  );
+const json = { "Content-Type": "application/json" };
+const requests: [method: string, path: string, init: RequestInit][] = [
+  ["GET", "/api/todos", {}],
+  ["HEAD", "/api/todos", {}],
+  ["GET", "/api/todos?limit=1", {}],
+  ["GET", "/api/todos", { headers: { "If-None-Match": "*" } }],
+  ["POST", "/api/todos", { headers: json, body: '{"title":"s3cret-title"}' }],
+  ["GET", "/api/todos/1", {}],
+  ["PATCH", "/api/todos/1", { headers: json, body: '{"done":true}' }],
+  ["PATCH", "/api/todos/1", { headers: json, body: '{"done":"bad"}' }],
+  ["DELETE", "/api/todos/1", {}],
+  ["GET", "/readyz", {}],
+  ["GET", "/api/events", {}],
+];
+const cause = new Error("s3cret: cannot reach 10.1.2.3");
+const failures: [what: string, error: unknown, status: number, code: string][] = [
+  ["a ServiceError", new ServiceError("store_unavailable", { cause }), 503, "store_unavailable"],
+  ["an unexpected error", cause, 500, "internal_error"],
+  ["a value that is not an Error", "s3cret", 500, "internal_error"],
+  ["undefined", undefined, 500, "internal_error"],
+];
+test.each(failures)(
+  "a service whose store fails responds without details and logs one line if it throws %s, now or later",
+  async (_what, error, status, code) => {
+    for (const [method, path, init] of requests)
+      for (const isLate of [false, true]) {
+        await using service = startService({ store: failingStore(error, isLate) });
+        const response = await service.send(method, path, init);
+        expect([method, path, response.status]).toEqual([method, path, status]);
+        expect(response.headers.get("retry-after")).toBe(status === 503 ? "5" : null);
+        const body = await response.text();
+        if (method !== "HEAD") expect(JSON.parse(body)).toMatchObject({ status, code });
+        expect(`${body}${[...response.headers]}`).not.toMatch(/s3cret|10\.1\.2\.3|\.ts|at /);
+        expect(service.lines).toMatchObject([{ level: "error", fields: { method, code } }]);
+        expect(service.logText()).not.toContain("s3cret-title");
+      }
+  },
+);
 
-  test("aborts a response if it throws in the middle of a list", async () => {
-    const store = storeOfLists(async function* () {
-      yield Buffer.from("[");
-      throw new Error("s3cret");
-    });
-    await using service = startService({ store });
-    const { text, closed } = await sendRaw(service.port, request("GET /api/todos"));
-    expect(closed).toBe(true);
-    expect(() => unchunked(text)).toThrow("cut off");
-    for (const _ of [1, 2]) await sendRaw(service.port, request("GET /api/todos"));
-    service.close();
-    const line = { level: "error", message: "list response aborted" } as const;
-    expect(service.lines).toMatchObject([
-      { ...line, fields: { err: new Error("s3cret") } },
-      { ...line, fields: { err: new Error("s3cret"), times: 2 } },
-    ]);
-    expect(text).not.toContain("s3cret");
-    expect((await service.send("GET", "/livez")).status).toBe(200);
+test("a service whose store fails aborts a response if it throws in the middle of a list", async () => {
+  const store = storeOfLists(async function* () {
+    yield Buffer.from("[");
+    throw new Error("s3cret");
   });
+  await using service = startService({ store });
+  const { text, closed } = await sendRaw(service.port, request("GET /api/todos"));
+  expect(closed).toBe(true);
+  expect(() => unchunked(text)).toThrow("cut off");
+  for (const _ of [1, 2]) await sendRaw(service.port, request("GET /api/todos"));
+  service.close();
+  const line = { level: "error", message: "list response aborted" } as const;
+  expect(service.lines).toMatchObject([
+    { ...line, fields: { err: new Error("s3cret") } },
+    { ...line, fields: { err: new Error("s3cret"), times: 2 } },
+  ]);
+  expect(text).not.toContain("s3cret");
+  expect((await service.send("GET", "/livez")).status).toBe(200);
 });
 
 describe("a long list", () => {

@@ -89,34 +89,32 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
   }, 60_000);
 });
 
-describe("a request that takes longer than the idle timeout gets its response:", () => {
-  /** Longer than any connection may be idle. */
-  const SLOW_MS = 15_000;
-  const slowly = async <T>(value: T): Promise<T> => {
-    await Bun.sleep(SLOW_MS);
-    return value;
-  };
-  const memory = openMemory();
-  const slow = {
-    store: { ...memory, get: () => slowly(undefined), delete: async () => slowly(await memory.delete(1n)) },
-    credentials: { checkUser: () => slowly(true) },
-  };
+/** Longer than any connection may be idle. */
+const SLOW_MS = 15_000;
+const slowly = async <T>(value: T): Promise<T> => {
+  await Bun.sleep(SLOW_MS);
+  return value;
+};
+const memory = openMemory();
+const slow = {
+  store: { ...memory, get: () => slowly(undefined), delete: async () => slowly(await memory.delete(1n)) },
+  credentials: { checkUser: () => slowly(true) },
+};
 
-  test.concurrent.each([
-    ["GET", "/api/todos/1", 404],
-    ["HEAD", "/api/todos/1", 404],
-    ["DELETE", "/api/todos/1", 404],
-    ["GET", "/admin/", 200],
-  ] as const)(
-    "%s %s",
-    async (method, path, status) => {
-      await using service = startService(slow);
-      const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
-      expect((await service.send(method, path, { headers })).status).toBe(status);
-    },
-    60_000,
-  );
-});
+test.concurrent.each([
+  ["GET", "/api/todos/1", 404],
+  ["HEAD", "/api/todos/1", 404],
+  ["DELETE", "/api/todos/1", 404],
+  ["GET", "/admin/", 200],
+] as const)(
+  "a request that takes longer than the idle timeout gets its response: %s %s",
+  async (method, path, status) => {
+    await using service = startService(slow);
+    const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
+    expect((await service.send(method, path, { headers })).status).toBe(status);
+  },
+  60_000,
+);
 
 /** Opens a connection and sends some bytes, then a few each second. Returns the milliseconds until the server closes it. */
 async function closedAfter(open: () => Promise<Socket>, first: string, dripped: string): Promise<number> {

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { type ConnectionOptions, connect, type SecureVersion, type TLSSocket } from "node:tls";
+import { collect } from "../../../test/command.ts";
 import { as, basic } from "../../../test/credentials.ts";
 import { ask, POST_TODO } from "../../../test/http2.ts";
-import { chunked, sendRaw, statusOf } from "../../../test/raw-http.ts";
+import { chunked, portClosed, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { newCertificate, startTls } from "../../../test/service.ts";
 import { storeWith } from "../../../test/store.ts";
@@ -21,6 +22,16 @@ const ANY_PORT = { host: "127.0.0.1", port: 0 };
 
 const newService = () => createService({ store: openMemory(), credentials: { checkUser } });
 const portOf = ({ url }: { readonly url: string }): number => Number(new URL(url).port);
+
+/** Returns a store whose `get` waits, and a promise that resolves when it is called. */
+function waitingStore() {
+  const [arrived, released] = [Promise.withResolvers<void>(), Promise.withResolvers<undefined>()];
+  const get = () => {
+    arrived.resolve();
+    return released.promise;
+  };
+  return { store: storeWith({ get }), arrived: arrived.promise, release: () => released.resolve(undefined) };
+}
 
 describe("over TLS", () => {
   test.each(VERSIONS)(
@@ -106,13 +117,14 @@ describe("over TLS", () => {
   test.each(VERSIONS)("events are sent over %s until the shutdown", async (version) => {
     const store = openMemory();
     await using served = startTls({ store });
-    const response = await served.send(version, "/api/events");
-    expect(response.headers.get("strict-transport-security")).toBe(HSTS);
+    const { body, headers } = await served.send(version, "/api/events");
+    expect(headers.get("strict-transport-security")).toBe(HSTS);
+    const events = collect(body ?? new ReadableStream());
     await store.insert("a");
-    const text = response.text();
-    await Bun.sleep(50);
+    const created = 'event: created\ndata: {"id":1,"title":"a","done":false}\n\n';
+    await until(() => events.text().includes(created), "the event arrives");
     await served.stop();
-    expect(await text).toContain('event: created\ndata: {"id":1,"title":"a","done":false}\n\n');
+    await events.done;
   });
 
   test("a password that a proxy received over plain HTTP is rejected only if the proxy is trusted", async () => {
@@ -234,18 +246,16 @@ describe("Keep-Alive", () => {
   });
 });
 
-describe("a port in use is reported", () => {
-  const address = (port: number) => ({ host: "127.0.0.1", port });
-  const inUse = expect.objectContaining({ code: "EADDRINUSE" });
+const address = (port: number) => ({ host: "127.0.0.1", port });
+const inUse = expect.objectContaining({ code: "EADDRINUSE" });
 
-  test("by listeners with and without TLS, whether the first listener has TLS or not", async () => {
-    await using served = startTls();
-    const plain = listen(newService(), address(0));
-    for (const port of [served.port, portOf(plain)])
-      expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
-    expect(() => listen(newService(), address(served.port))).toThrow(inUse);
-    await plain.abort();
-  });
+test("a port in use is reported by listeners with and without TLS, whether the first listener has TLS or not", async () => {
+  await using served = startTls();
+  const plain = listen(newService(), address(0));
+  for (const port of [served.port, portOf(plain)])
+    expect(() => listenTls(newService(), newCertificate(), address(port))).toThrow(inUse);
+  expect(() => listen(newService(), address(served.port))).toThrow(inUse);
+  await plain.abort();
 });
 
 describe("HTTP/2", () => {
@@ -305,26 +315,22 @@ describe("HTTP/2", () => {
       ca: served.certificate.cert,
       ALPNProtocols: ["h2"],
     });
-    let closed = false;
-    const end = new Promise<void>((resolve) => socket.on("close", resolve)).then(() => {
-      closed = true;
-    });
     socket.on("error", () => {});
     const chunks: Buffer[] = [];
     socket.on("data", (chunk: Buffer) => chunks.push(chunk));
     socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     socket.write(frame(SETTINGS, 0, 0));
     let streams = 0;
-    while (streams < 10_000 && !closed) {
+    while (streams < 10_000 && !socket.closed) {
       const burst = Array.from({ length: 50 }, () => {
         const id = 2 * streams++ + 1;
         return [frame(HEADERS, END_STREAM | END_HEADERS, id, GET_ROOT), frame(RST_STREAM, 0, id, CANCEL)];
       });
       socket.write(Buffer.concat(burst.flat()));
-      await Bun.sleep(1);
+      await new Promise(setImmediate);
     }
-    await Promise.race([end, Bun.sleep(1000)]);
-    expect([closed, streams < 5000]).toEqual([true, true]);
+    await until(() => socket.closed, "the client is disconnected");
+    expect(streams).toBeLessThan(5000);
     // GOAWAY ends with the last stream and the error code, four bytes each.
     expect(Buffer.concat(chunks).at(-1)).toBe(ENHANCE_YOUR_CALM);
     expect((await served.send("http2", "/livez")).status).toBe(200);
@@ -341,19 +347,15 @@ describe("HTTP/2", () => {
   });
 
   test("a shutdown responds on accepted streams, and sends GOAWAY", async () => {
-    const arrived = Promise.withResolvers<void>();
-    const get = async () => {
-      arrived.resolve();
-      await Bun.sleep(100);
-      return undefined;
-    };
-    await using served = startTls({ store: { ...openMemory(), get } });
+    const { store, arrived, release } = waitingStore();
+    await using served = startTls({ store });
     const session = served.session();
     const answer = ask(session, { ":path": "/api/todos/1" });
-    await arrived.promise;
+    await arrived;
     const gone = new Promise<number>((resolve) => session.on("goaway", resolve));
     const stopped = served.stop();
     expect(await gone).toBe(0);
+    release();
     expect((await answer).status).toBe(404);
     await stopped;
   });
@@ -427,9 +429,7 @@ describe("a certificate renewal", () => {
     until(async () => {
       for (let n = 0; n < 32; n++) {
         // A connection that arrives while the old listener closes can be reset.
-        if ((await shownAt(port).catch(() => certificate)) !== certificate) continue;
-        await Bun.sleep(100);
-        return false;
+        if ((await shownAt(port).catch(() => certificate)) === certificate) return false;
       }
       return true;
     }, "no connection receives the old certificate");
@@ -443,7 +443,6 @@ describe("a certificate renewal", () => {
     let over = false;
     const loads = Array.from({ length: 10 }, () => load(served.port, ca, () => over));
     for (const certificate of certificates) {
-      await Bun.sleep(50);
       const before = await shownAt(served.port);
       await served.renew(certificate);
       await untilRetired(served.port, before);
@@ -461,14 +460,15 @@ describe("a certificate renewal", () => {
   test("does not interrupt event streams", async () => {
     const store = openMemory();
     await using served = startTls({ store }, { retireMs: 50 });
-    const text = (await served.send("http1.1", "/api/events")).text();
+    const { body } = await served.send("http1.1", "/api/events");
+    const events = collect(body ?? new ReadableStream());
     const before = await shownAt(served.port);
     await served.renew(newCertificate());
     await untilRetired(served.port, before);
     await store.insert("a");
-    await Bun.sleep(50);
+    await until(() => events.text().includes("event: created\n"), "the event arrives");
     await served.stop();
-    expect(await text).toContain("event: created\n");
+    await events.done;
   });
 
   test("responds on earlier connections with Connection: close", async () => {
@@ -479,29 +479,27 @@ describe("a certificate renewal", () => {
     expect(await becomesSecure(socket)).toBe(true);
     expect(await exchange(socket)).toStartWith("HTTP/1.1 201 ");
     served.renew(newCertificate());
-    await Bun.sleep(300);
-    const last = await exchange(socket);
-    expect(last).toMatch(/^HTTP\/1\.1 201 [\s\S]*^connection: close\r$/im);
+    let last = "";
+    await until(async () => {
+      last = await exchange(socket);
+      return /^connection: close\r$/im.test(last);
+    }, "a response closes the connection");
+    expect(last).toStartWith("HTTP/1.1 201 ");
     expect(last).toMatch(/^strict-transport-security: max-age=31536000\r$/im);
     expect(last).not.toMatch(/^keep-alive:/im);
     socket.destroy();
   });
 
   test("in progress does not shorten a shutdown", async () => {
-    const arrived = Promise.withResolvers<void>();
-    let isAnswered = false;
-    const get = async () => {
-      arrived.resolve();
-      await Bun.sleep(800);
-      isAnswered = true;
-      return undefined;
-    };
-    await using served = startTls({ store: { ...openMemory(), get } });
+    const { store, arrived, release } = waitingStore();
+    await using served = startTls({ store });
     const answer = served.send("http1.1", "/api/todos/1");
-    await arrived.promise;
+    await arrived;
     served.renew(newCertificate());
-    expect([await served.stop(), isAnswered]).toEqual([0, true]);
-    expect((await answer).status).toBe(404);
+    const stopped = served.stop();
+    await portClosed(served.port);
+    release();
+    expect([await stopped, (await answer).status]).toEqual([0, 404]);
     await errorOf(shownAt(served.port));
   });
 

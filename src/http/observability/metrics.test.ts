@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { as, basic } from "../../../test/credentials.ts";
 import { labelsOf, moved, parseExposition, type Samples } from "../../../test/exposition.ts";
 import { statusAndCode } from "../../../test/problem.ts";
@@ -53,82 +53,80 @@ const broken = (): never => {
   throw new Error("broken");
 };
 
-describe("a request changes only its own series:", () => {
-  const options: Partial<ServiceOptions> = {
-    store: storeWith({
-      setDone: () => Promise.reject(new ServiceError("store_unavailable")),
-      delete: () => {
-        throw new ServiceError("store_unavailable");
-      },
-      position: broken,
-    }),
-    credentials: {
-      lookupClient: (token) =>
-        token === "down" ? broken() : token === "known" ? { name: "alice" } : undefined,
-      checkUser: (user, password) =>
-        user === "down" ? broken() : createFixedUserCheck("admin", "secret")(user, password),
+const options: Partial<ServiceOptions> = {
+  store: storeWith({
+    setDone: () => Promise.reject(new ServiceError("store_unavailable")),
+    delete: () => {
+      throw new ServiceError("store_unavailable");
     },
-    access: { basicFailures: 1 },
-  };
-  const todo = "/api/todos/:id";
-  const proxied = { headers: { "X-Forwarded-For": "192.0.2.1" } };
-  const admin = basic("admin", "secret");
-  const inClear = as(admin, proxied.headers);
-  const cases: [line: string, init: RequestInit, route: string, status: number, more?: object][] = [
-    ["POST /api/todos", json({ title: "milk" }), "/api/todos", 201],
-    ["POST /api/todos", json({ title: " " }), "/api/todos", 422],
-    ["POST /api/todos", { body: "x" }, "/api/todos", 415],
-    ["GET /api/todos", {}, "/api/todos", 200],
-    ["HEAD /api/todos", {}, "/api/todos", 200],
-    ["OPTIONS /api/todos", {}, "/api/todos", 204],
-    ["GET /api/todos/1", {}, todo, 200],
-    ["GET /api/todos/007", {}, todo, 404],
-    ["GET /api/todos/x", {}, todo, 400],
-    ["PUT /api/todos/1", {}, todo, 405],
-    ["PROPFIND /api/todos/1", {}, todo, 405],
-    [
-      "PATCH /api/todos/1",
-      json({ done: true }),
-      todo,
-      503,
-      { ...ofStore("setDone", "unavailable"), todo_store_writable: -1 },
-    ],
-    ["DELETE /api/todos/1", {}, todo, 503, ofStore("delete", "unavailable")],
-    ["GET /readyz", {}, "/readyz", 500, ofStore("position", "error")],
-    ["GET /some/where", {}, "/*", 404],
-    ["GET /api/whoami", as("Bearer known"), "/api/whoami", 200, ofAuthentication("bearer", "passed")],
-    ["POST /api/whoami", as("Bearer known"), "/api/whoami", 405, ofAuthentication("bearer", "passed")],
-    ["GET /api/whoami/x", {}, "/api/whoami/*", 401, ofAuthentication("bearer", "absent")],
-    ["GET /api/whoami", as("Bearer a b"), "/api/whoami", 401, ofAuthentication("bearer", "malformed")],
-    ["GET /api/whoami", as("Bearer unknown"), "/api/whoami", 401, ofAuthentication("bearer", "wrong")],
-    ["GET /api/whoami", as("Bearer down"), "/api/whoami", 503, ofAuthentication("bearer", "unavailable")],
-    ["GET /admin/", as(admin), "/admin/", 200, ofAuthentication("basic", "passed")],
-    ["GET /admin/", {}, "/admin/", 401, ofAuthentication("basic", "absent")],
-    ["GET /admin/", as("Basic !"), "/admin/", 401, ofAuthentication("basic", "malformed")],
-    ["GET /admin/", as(basic("admin", "wrong")), "/admin/", 401, ofAuthentication("basic", "wrong")],
-    ["GET /admin/", as(admin), "/admin/", 429, ofAuthentication("basic", "throttled")],
-    ["GET /admin/", inClear, "/admin/", 403, ofAuthentication("basic", "in_clear")],
-    ["GET /admin/", proxied, "/admin/", 403, ofAuthentication("basic", "absent")],
-    ["GET /admin/x", as(basic("down", "x")), "/admin/*", 503, ofAuthentication("basic", "unavailable")],
-  ];
+    position: broken,
+  }),
+  credentials: {
+    lookupClient: (token) =>
+      token === "down" ? broken() : token === "known" ? { name: "alice" } : undefined,
+    checkUser: (user, password) =>
+      user === "down" ? broken() : createFixedUserCheck("admin", "secret")(user, password),
+  },
+  access: { basicFailures: 1 },
+};
+const todo = "/api/todos/:id";
+const proxied = { headers: { "X-Forwarded-For": "192.0.2.1" } };
+const admin = basic("admin", "secret");
+const inClear = as(admin, proxied.headers);
+const cases: [line: string, init: RequestInit, route: string, status: number, more?: object][] = [
+  ["POST /api/todos", json({ title: "milk" }), "/api/todos", 201],
+  ["POST /api/todos", json({ title: " " }), "/api/todos", 422],
+  ["POST /api/todos", { body: "x" }, "/api/todos", 415],
+  ["GET /api/todos", {}, "/api/todos", 200],
+  ["HEAD /api/todos", {}, "/api/todos", 200],
+  ["OPTIONS /api/todos", {}, "/api/todos", 204],
+  ["GET /api/todos/1", {}, todo, 200],
+  ["GET /api/todos/007", {}, todo, 404],
+  ["GET /api/todos/x", {}, todo, 400],
+  ["PUT /api/todos/1", {}, todo, 405],
+  ["PROPFIND /api/todos/1", {}, todo, 405],
+  [
+    "PATCH /api/todos/1",
+    json({ done: true }),
+    todo,
+    503,
+    { ...ofStore("setDone", "unavailable"), todo_store_writable: -1 },
+  ],
+  ["DELETE /api/todos/1", {}, todo, 503, ofStore("delete", "unavailable")],
+  ["GET /readyz", {}, "/readyz", 500, ofStore("position", "error")],
+  ["GET /some/where", {}, "/*", 404],
+  ["GET /api/whoami", as("Bearer known"), "/api/whoami", 200, ofAuthentication("bearer", "passed")],
+  ["POST /api/whoami", as("Bearer known"), "/api/whoami", 405, ofAuthentication("bearer", "passed")],
+  ["GET /api/whoami/x", {}, "/api/whoami/*", 401, ofAuthentication("bearer", "absent")],
+  ["GET /api/whoami", as("Bearer a b"), "/api/whoami", 401, ofAuthentication("bearer", "malformed")],
+  ["GET /api/whoami", as("Bearer unknown"), "/api/whoami", 401, ofAuthentication("bearer", "wrong")],
+  ["GET /api/whoami", as("Bearer down"), "/api/whoami", 503, ofAuthentication("bearer", "unavailable")],
+  ["GET /admin/", as(admin), "/admin/", 200, ofAuthentication("basic", "passed")],
+  ["GET /admin/", {}, "/admin/", 401, ofAuthentication("basic", "absent")],
+  ["GET /admin/", as("Basic !"), "/admin/", 401, ofAuthentication("basic", "malformed")],
+  ["GET /admin/", as(basic("admin", "wrong")), "/admin/", 401, ofAuthentication("basic", "wrong")],
+  ["GET /admin/", as(admin), "/admin/", 429, ofAuthentication("basic", "throttled")],
+  ["GET /admin/", inClear, "/admin/", 403, ofAuthentication("basic", "in_clear")],
+  ["GET /admin/", proxied, "/admin/", 403, ofAuthentication("basic", "absent")],
+  ["GET /admin/x", as(basic("down", "x")), "/admin/*", 503, ofAuthentication("basic", "unavailable")],
+];
 
-  test("each kind of request", async () => {
-    await using service = startObserved(options);
-    for (const [line, init, route, status, more] of cases) {
-      const [method = "", path = ""] = line.split(" ");
-      const labels = `route="${route}",method="${method === "PROPFIND" ? "other" : method}"`;
-      const before = await service.samples();
-      await (await fetch(service.url + path, { ...init, method })).arrayBuffer();
-      expect([line, moved(before, await service.samples())]).toEqual([
-        line,
-        {
-          ...one("todo_http_requests_total", `${labels},status="${status}"`),
-          ...one("todo_http_request_duration_seconds_count", labels),
-          ...more,
-        },
-      ]);
-    }
-  });
+test("each kind of request changes only its own series", async () => {
+  await using service = startObserved(options);
+  for (const [line, init, route, status, more] of cases) {
+    const [method = "", path = ""] = line.split(" ");
+    const labels = `route="${route}",method="${method === "PROPFIND" ? "other" : method}"`;
+    const before = await service.samples();
+    await (await fetch(service.url + path, { ...init, method })).arrayBuffer();
+    expect([line, moved(before, await service.samples())]).toEqual([
+      line,
+      {
+        ...one("todo_http_requests_total", `${labels},status="${status}"`),
+        ...one("todo_http_request_duration_seconds_count", labels),
+        ...more,
+      },
+    ]);
+  }
 });
 
 test("a full store counts as a store failure, but is writable, and invalid requests do not count", async () => {
@@ -307,36 +305,32 @@ test("a metric shows a blocked event loop", async () => {
   await until(async () => ((await service.samples()).get(lag) ?? 0) > 0.1, "the metric shows it");
 });
 
-describe("the metrics port", () => {
-  test("serves only GET /metrics", async () => {
-    await using service = startObserved();
-    const response = await fetch(`${service.exporter.url}/metrics`);
-    expect(response.status).toBe(200);
-    expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
-    for (const path of ["/", "/metrics/", "/api/todos", "/livez", "/admin/"]) {
-      expect(await statusAndCode(await fetch(service.exporter.url + path))).toEqual([404, "route_not_found"]);
-    }
-    const post = await fetch(`${service.exporter.url}/metrics`, { method: "POST" });
-    expect([...(await statusAndCode(post)), post.headers.get("allow")]).toEqual([
-      405,
-      "method_not_allowed",
-      "GET, HEAD, OPTIONS",
-    ]);
-    const rebound = await fetch(`${service.exporter.url}/metrics`, { headers: { Host: "evil.example" } });
-    expect(await statusAndCode(rebound)).toEqual([421, "misdirected_host"]);
-    expect((await service.send("GET", "/metrics")).status).toBe(404);
-  });
+test("the metrics port serves only GET /metrics", async () => {
+  await using service = startObserved();
+  const response = await fetch(`${service.exporter.url}/metrics`);
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
+  for (const path of ["/", "/metrics/", "/api/todos", "/livez", "/admin/"]) {
+    expect(await statusAndCode(await fetch(service.exporter.url + path))).toEqual([404, "route_not_found"]);
+  }
+  const post = await fetch(`${service.exporter.url}/metrics`, { method: "POST" });
+  expect([...(await statusAndCode(post)), post.headers.get("allow")]).toEqual([
+    405,
+    "method_not_allowed",
+    "GET, HEAD, OPTIONS",
+  ]);
+  const rebound = await fetch(`${service.exporter.url}/metrics`, { headers: { Host: "evil.example" } });
+  expect(await statusAndCode(rebound)).toEqual([421, "misdirected_host"]);
+  expect((await service.send("GET", "/metrics")).status).toBe(404);
+});
 
-  test("off loopback accepts any Host for /metrics, because Prometheus may use any name of the server", async () => {
-    const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
-    const exporter = listen(createMetricsService(metrics, false, NOOP_LOG), { host: "127.0.0.1", port: 0 });
-    for (const [path, status] of [
-      ["/metrics", 200],
-      ["/", 421],
-    ] as const)
-      expect((await fetch(exporter.url + path, { headers: { Host: "metrics.example" } })).status).toBe(
-        status,
-      );
-    await exporter.abort();
-  });
+test("the metrics port off loopback accepts any Host for /metrics, because Prometheus may use any name of the server", async () => {
+  const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
+  const exporter = listen(createMetricsService(metrics, false, NOOP_LOG), { host: "127.0.0.1", port: 0 });
+  for (const [path, status] of [
+    ["/metrics", 200],
+    ["/", 421],
+  ] as const)
+    expect((await fetch(exporter.url + path, { headers: { Host: "metrics.example" } })).status).toBe(status);
+  await exporter.abort();
 });

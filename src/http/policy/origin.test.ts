@@ -104,240 +104,232 @@ describe("the Host of a request", () => {
   });
 });
 
-describe("an Origin", () => {
-  test.each<[isListed: boolean, toLoopback: boolean, origin: string]>([
-    [true, false, LISTED],
-    [true, false, APP],
-    [false, true, "tauri://localhost"],
-    [true, true, "http://localhost:5173"],
-    [false, false, "http://localhost:5173"],
-    [false, true, "https://elsewhere.example"],
-    [false, true, "null"],
-    [false, true, `${LISTED}:8443`],
-    [false, true, "https://APP.example"],
-  ])("is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
-    await using service = startService({
-      network: { corsOrigins: [LISTED, APP] },
-      credentials: { lookupClient },
-    });
-    const host = toLoopback ? {} : { Host: "nas:3000" };
-    await service.sendJson("POST", "/api/todos", { title: "x" });
-    const requests: [method: string, path: string, headers?: Record<string, string>][] = [
-      ["GET", "/"],
-      ["GET", "/livez"],
-      ["HEAD", "/api/todos"],
-      ["GET", "/api/todos", { "If-None-Match": "*" }],
-      ["GET", "/api/todos?limit=0"],
-      ["POST", "/api/todos", { "Content-Type": "text/plain" }],
-      ["PUT", "/api/todos"],
-      ["OPTIONS", "/api/todos"],
-      ["GET", "/nowhere"],
-      ["GET", "/api/whoami"],
-      ["GET", "/api/whoami", TOKEN],
-      ["GET", "/admin/"],
-      ["DELETE", "/api/todos/1"],
-    ];
-    for (const [method, path, headers = {}] of requests) {
-      const response = await service.send(method, path, { headers: { ...headers, ...host, Origin: origin } });
-      const expected = {
-        "access-control-allow-origin": origin,
-        "access-control-expose-headers": EXPOSED,
-      };
-      expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
-      expect(response.headers.get("vary")).toMatch(/^Origin\b/);
-      // No page can frame it, and only CORS lets a page load it.
-      expect([
-        response.headers.get("content-security-policy"),
-        response.headers.get("cross-origin-resource-policy"),
-      ]).toEqual(["frame-ancestors 'none'", "same-origin"]);
-      const another = await service.send("GET", path);
-      expect(corsOf(another)).toEqual({});
-      expect(another.headers.get("vary")).toMatch(/^Origin\b/);
-    }
+test.each<[isListed: boolean, toLoopback: boolean, origin: string]>([
+  [true, false, LISTED],
+  [true, false, APP],
+  [false, true, "tauri://localhost"],
+  [true, true, "http://localhost:5173"],
+  [false, false, "http://localhost:5173"],
+  [false, true, "https://elsewhere.example"],
+  [false, true, "null"],
+  [false, true, `${LISTED}:8443`],
+  [false, true, "https://APP.example"],
+])("an Origin is accepted: %p, with a loopback Host: %p: %s", async (isListed, toLoopback, origin) => {
+  await using service = startService({
+    network: { corsOrigins: [LISTED, APP] },
+    credentials: { lookupClient },
   });
+  const host = toLoopback ? {} : { Host: "nas:3000" };
+  await service.sendJson("POST", "/api/todos", { title: "x" });
+  const requests: [method: string, path: string, headers?: Record<string, string>][] = [
+    ["GET", "/"],
+    ["GET", "/livez"],
+    ["HEAD", "/api/todos"],
+    ["GET", "/api/todos", { "If-None-Match": "*" }],
+    ["GET", "/api/todos?limit=0"],
+    ["POST", "/api/todos", { "Content-Type": "text/plain" }],
+    ["PUT", "/api/todos"],
+    ["OPTIONS", "/api/todos"],
+    ["GET", "/nowhere"],
+    ["GET", "/api/whoami"],
+    ["GET", "/api/whoami", TOKEN],
+    ["GET", "/admin/"],
+    ["DELETE", "/api/todos/1"],
+  ];
+  for (const [method, path, headers = {}] of requests) {
+    const response = await service.send(method, path, { headers: { ...headers, ...host, Origin: origin } });
+    const expected = {
+      "access-control-allow-origin": origin,
+      "access-control-expose-headers": EXPOSED,
+    };
+    expect([method, path, corsOf(response)]).toEqual([method, path, isListed ? expected : {}]);
+    expect(response.headers.get("vary")).toMatch(/^Origin\b/);
+    // No page can frame it, and only CORS lets a page load it.
+    expect([
+      response.headers.get("content-security-policy"),
+      response.headers.get("cross-origin-resource-policy"),
+    ]).toEqual(["frame-ancestors 'none'", "same-origin"]);
+    const another = await service.send("GET", path);
+    expect(corsOf(another)).toEqual({});
+    expect(another.headers.get("vary")).toMatch(/^Origin\b/);
+  }
 });
 
-describe("a preflight", () => {
-  const ask = { "Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "authorization" };
-  const paths: [path: string, methods: string, otherwise: number][] = [
-    ["/", "GET, HEAD, OPTIONS", 204],
-    ["/api/todos?limit=0", "GET, POST, HEAD, OPTIONS", 204],
-    ["/api/todos/abc", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
-    ["/api/whoami", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/admin/keys", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/admin/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
-    ["/nowhere", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 404],
-  ];
+const ask = { "Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "authorization" };
+const paths: [path: string, methods: string, otherwise: number][] = [
+  ["/", "GET, HEAD, OPTIONS", 204],
+  ["/api/todos?limit=0", "GET, POST, HEAD, OPTIONS", 204],
+  ["/api/todos/abc", "GET, PATCH, DELETE, HEAD, OPTIONS", 204],
+  ["/api/whoami", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+  ["/admin/keys", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+  ["/admin/x", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 401],
+  ["/nowhere", "GET, HEAD, POST, PATCH, DELETE, OPTIONS", 404],
+];
 
-  test.each(paths)(
-    "to %s needs no credentials, but is a plain OPTIONS request of another origin or without a method",
-    async (...row) => {
-      const [path, methods, otherwise] = row;
-      await using service = startService({ network: { corsOrigins: [LISTED] } });
-      const response = await service.send("OPTIONS", path, { headers: { ...ask, Origin: LISTED } });
-      expect(response.status).toBe(204);
-      expect(corsOf(response)).toEqual({
-        "access-control-allow-origin": LISTED,
-        "access-control-allow-methods": methods,
-        "access-control-allow-headers": "Authorization, *",
-        "access-control-expose-headers": EXPOSED,
-        "access-control-max-age": "600",
-      });
-      expect(response.headers.get("vary")).toMatch(/^Origin\b/);
-      for (const headers of [{ ...ask, Origin: "null" }, ask, { Origin: LISTED }]) {
-        const plain = await service.send("OPTIONS", path, { headers });
-        expect([plain.status, plain.headers.has("access-control-allow-methods")]).toEqual([otherwise, false]);
-      }
-    },
-  );
-
-  test("needs no credentials only with OPTIONS", async () => {
+test.each(paths)(
+  "a preflight to %s needs no credentials, but is a plain OPTIONS request of another origin or without a method",
+  async (...row) => {
+    const [path, methods, otherwise] = row;
     await using service = startService({ network: { corsOrigins: [LISTED] } });
-    for (const method of ["GET", "POST", "HEAD"]) {
-      const response = await service.send(method, "/admin/", { headers: { ...ask, Origin: LISTED } });
-      expect(response.status).toBe(401);
-    }
-  });
-});
-
-describe("a write", () => {
-  const sites: [site: string | undefined, origin: string | undefined, isAccepted: boolean][] = [
-    [undefined, undefined, true],
-    [undefined, "https://elsewhere.example", true],
-    ["none", undefined, true],
-    ["same-site", "http://localhost:5173", true],
-    ["cross-site", LISTED, true],
-    ["cross-site", undefined, false],
-    ["cross-site", "https://elsewhere.example", false],
-    ["cross-site", "http://localhost", true],
-  ];
-
-  test.each(sites)(
-    "with Sec-Fetch-Site %s and Origin %s is accepted: %p",
-    async (site, origin, isAccepted) => {
-      await using service = startService({ network: { corsOrigins: [LISTED] } });
-      await service.sendJson("POST", "/api/todos", { title: "first" });
-      const headers = {
-        ...(site !== undefined && { "Sec-Fetch-Site": site }),
-        ...(origin !== undefined && { Origin: origin }),
-      };
-      const outcomes = [
-        await service.outcome("POST /api/todos", { headers }, { title: "x" }),
-        await service.outcome("PATCH /api/todos/1", { headers }, { done: true }),
-        await service.outcome("DELETE /api/todos/1", { headers }),
-      ];
-      expect(outcomes).toEqual(isAccepted ? ["201", "200", "204"] : Array(3).fill("403 cross_site_write"));
-      const list = await (await service.send("GET", "/api/todos", { headers })).json();
-      expect(list).toEqual([{ id: isAccepted ? 2 : 1, title: isAccepted ? "x" : "first", done: false }]);
-    },
-  );
-
-  test("of another site is rejected, but a read is accepted", async () => {
-    await using service = startService({ credentials: { lookupClient } });
-    const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
-    for (const path of ["/", "/livez", "/api/todos", "/api/openapi.json", "/api/whoami"]) {
-      expect((await service.send("GET", path, { headers })).status).toBe(200);
-      expect((await service.send("OPTIONS", path, { headers })).status).toBe(204);
-    }
-  });
-});
-
-describe("a write below /admin", () => {
-  const ROOT = basic("root", "s3cret");
-
-  /** Returns the outcomes of all kinds of writes. */
-  async function write(service: TestService, headers: Readonly<Record<string, string>>) {
-    const init = as(ROOT, headers);
-    return [
-      await service.outcome("POST /admin/keys", init, { name: "ci" }),
-      await service.outcome("POST /admin/keys/absent00/rotate", init),
-      await service.outcome("DELETE /admin/keys/absent00", init),
-    ];
-  }
-
-  /** Starts a service with one key. */
-  async function withKey(options: Partial<ServiceOptions> = {}) {
-    const { keys } = openMemory();
-    await mint(keys, "ci");
-    return startService({
-      ...options,
-      credentials: { keys, checkUser: () => true },
-      network: { corsOrigins: [LISTED], ...options.network },
+    const response = await service.send("OPTIONS", path, { headers: { ...ask, Origin: LISTED } });
+    expect(response.status).toBe(204);
+    expect(corsOf(response)).toEqual({
+      "access-control-allow-origin": LISTED,
+      "access-control-allow-methods": methods,
+      "access-control-allow-headers": "Authorization, *",
+      "access-control-expose-headers": EXPOSED,
+      "access-control-max-age": "600",
     });
+    expect(response.headers.get("vary")).toMatch(/^Origin\b/);
+    for (const headers of [{ ...ask, Origin: "null" }, ask, { Origin: LISTED }]) {
+      const plain = await service.send("OPTIONS", path, { headers });
+      expect([plain.status, plain.headers.has("access-control-allow-methods")]).toEqual([otherwise, false]);
+    }
+  },
+);
+
+test("a preflight needs no credentials only with OPTIONS", async () => {
+  await using service = startService({ network: { corsOrigins: [LISTED] } });
+  for (const method of ["GET", "POST", "HEAD"]) {
+    const response = await service.send(method, "/admin/", { headers: { ...ask, Origin: LISTED } });
+    expect(response.status).toBe(401);
   }
+});
 
-  const PASSED = ["409 key_exists", "404 key_not_found", "404 key_not_found"];
-  const REFUSED = Array(3).fill("403 cross_site_write");
-  const HOST = "todo.example:8080";
+const sites: [site: string | undefined, origin: string | undefined, isAccepted: boolean][] = [
+  [undefined, undefined, true],
+  [undefined, "https://elsewhere.example", true],
+  ["none", undefined, true],
+  ["same-site", "http://localhost:5173", true],
+  ["cross-site", LISTED, true],
+  ["cross-site", undefined, false],
+  ["cross-site", "https://elsewhere.example", false],
+  ["cross-site", "http://localhost", true],
+];
 
-  const LOOPBACK = "127.0.0.1:1234";
-  const ON_LOOPBACK = { host: LOOPBACK, network: { onLoopback: true } };
-  const WITH_ORIGIN = {
-    host: LOOPBACK,
-    network: { onLoopback: true, corsOrigins: ["http://localhost:5173"] },
-  };
-
-  interface Sent {
-    readonly site?: string;
-    readonly origin?: string;
-    readonly host?: string;
-    readonly network?: NonNullable<ServiceOptions["network"]>;
-  }
-
-  const accepted: readonly Sent[] = [
-    {},
-    { origin: `http://${HOST}` },
-    { origin: `https://${HOST}` },
-    { site: "same-origin" },
-    { site: "none" },
-    { origin: LISTED },
-    { site: "cross-site", origin: LISTED },
-    { origin: `http://${HOST}`, host: HOST.toUpperCase() },
-    { ...ON_LOOPBACK, site: "same-origin", origin: `http://${LOOPBACK}` },
-    { ...WITH_ORIGIN, site: "same-site", origin: "http://localhost:5173" },
-  ];
-  const rejected: readonly Sent[] = [
-    { ...ON_LOOPBACK, origin: "http://127.0.0.1:1233" },
-    { ...ON_LOOPBACK, origin: "http://localhost:1234" },
-    { ...WITH_ORIGIN, origin: "http://localhost:5174" },
-    { site: "cross-site" },
-    { site: "same-site" },
-    { site: "same-site", origin: `https://${HOST}` },
-    { site: "" },
-    { origin: "null" },
-    { origin: "https://elsewhere.example" },
-    { site: "same-origin", origin: "https://elsewhere.example" },
-    { origin: "http://localhost:5173" },
-    { origin: "http://todo.example" },
-    { origin: `http://${HOST}.elsewhere.example` },
-    { origin: HOST },
-    { origin: `${LISTED}, ${LISTED}` },
-  ];
-
-  test.each([
-    ...accepted.map((sent) => [true, sent] as const),
-    ...rejected.map((sent) => [false, sent] as const),
-  ])("is accepted: %p, with %j", async (isAccepted, sent) => {
-    const { site, origin, host = HOST, network = { allowedHosts: [HOST] } } = sent;
-    await using service = await withKey({ network });
+test.each(sites)(
+  "a write with Sec-Fetch-Site %s and Origin %s is accepted: %p",
+  async (site, origin, isAccepted) => {
+    await using service = startService({ network: { corsOrigins: [LISTED] } });
+    await service.sendJson("POST", "/api/todos", { title: "first" });
     const headers = {
-      Host: host,
       ...(site !== undefined && { "Sec-Fetch-Site": site }),
       ...(origin !== undefined && { Origin: origin }),
     };
-    expect(await write(service, headers)).toEqual(isAccepted ? PASSED : REFUSED);
-    expect((await service.send("GET", "/admin/keys", as(ROOT, headers))).status).toBe(200);
-  });
+    const outcomes = [
+      await service.outcome("POST /api/todos", { headers }, { title: "x" }),
+      await service.outcome("PATCH /api/todos/1", { headers }, { done: true }),
+      await service.outcome("DELETE /api/todos/1", { headers }),
+    ];
+    expect(outcomes).toEqual(isAccepted ? ["201", "200", "204"] : Array(3).fill("403 cross_site_write"));
+    const list = await (await service.send("GET", "/api/todos", { headers })).json();
+    expect(list).toEqual([{ id: isAccepted ? 2 : 1, title: isAccepted ? "x" : "first", done: false }]);
+  },
+);
 
-  test("is rejected with an Origin but without a Host", async () => {
-    await using service = await withKey();
-    for (const [headers, status] of [
-      [[], 404],
-      [["Origin: http://null"], 403],
-      [["Origin: "], 403],
-    ] as const) {
-      const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${ROOT}`, ...headers];
-      expect(statusOf((await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`)).text)).toBe(status);
-    }
+test("a write of another site is rejected, but a read is accepted", async () => {
+  await using service = startService({ credentials: { lookupClient } });
+  const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
+  for (const path of ["/", "/livez", "/api/todos", "/api/openapi.json", "/api/whoami"]) {
+    expect((await service.send("GET", path, { headers })).status).toBe(200);
+    expect((await service.send("OPTIONS", path, { headers })).status).toBe(204);
+  }
+});
+
+const ROOT = basic("root", "s3cret");
+
+/** Returns the outcomes of all kinds of writes. */
+async function write(service: TestService, headers: Readonly<Record<string, string>>) {
+  const init = as(ROOT, headers);
+  return [
+    await service.outcome("POST /admin/keys", init, { name: "ci" }),
+    await service.outcome("POST /admin/keys/absent00/rotate", init),
+    await service.outcome("DELETE /admin/keys/absent00", init),
+  ];
+}
+
+/** Starts a service with one key. */
+async function withKey(options: Partial<ServiceOptions> = {}) {
+  const { keys } = openMemory();
+  await mint(keys, "ci");
+  return startService({
+    ...options,
+    credentials: { keys, checkUser: () => true },
+    network: { corsOrigins: [LISTED], ...options.network },
   });
+}
+
+const PASSED = ["409 key_exists", "404 key_not_found", "404 key_not_found"];
+const REFUSED = Array(3).fill("403 cross_site_write");
+const HOST = "todo.example:8080";
+
+const LOOPBACK = "127.0.0.1:1234";
+const ON_LOOPBACK = { host: LOOPBACK, network: { onLoopback: true } };
+const WITH_ORIGIN = {
+  host: LOOPBACK,
+  network: { onLoopback: true, corsOrigins: ["http://localhost:5173"] },
+};
+
+interface Sent {
+  readonly site?: string;
+  readonly origin?: string;
+  readonly host?: string;
+  readonly network?: NonNullable<ServiceOptions["network"]>;
+}
+
+const accepted: readonly Sent[] = [
+  {},
+  { origin: `http://${HOST}` },
+  { origin: `https://${HOST}` },
+  { site: "same-origin" },
+  { site: "none" },
+  { origin: LISTED },
+  { site: "cross-site", origin: LISTED },
+  { origin: `http://${HOST}`, host: HOST.toUpperCase() },
+  { ...ON_LOOPBACK, site: "same-origin", origin: `http://${LOOPBACK}` },
+  { ...WITH_ORIGIN, site: "same-site", origin: "http://localhost:5173" },
+];
+const rejected: readonly Sent[] = [
+  { ...ON_LOOPBACK, origin: "http://127.0.0.1:1233" },
+  { ...ON_LOOPBACK, origin: "http://localhost:1234" },
+  { ...WITH_ORIGIN, origin: "http://localhost:5174" },
+  { site: "cross-site" },
+  { site: "same-site" },
+  { site: "same-site", origin: `https://${HOST}` },
+  { site: "" },
+  { origin: "null" },
+  { origin: "https://elsewhere.example" },
+  { site: "same-origin", origin: "https://elsewhere.example" },
+  { origin: "http://localhost:5173" },
+  { origin: "http://todo.example" },
+  { origin: `http://${HOST}.elsewhere.example` },
+  { origin: HOST },
+  { origin: `${LISTED}, ${LISTED}` },
+];
+
+test.each([
+  ...accepted.map((sent) => [true, sent] as const),
+  ...rejected.map((sent) => [false, sent] as const),
+])("a write below /admin is accepted: %p, with %j", async (isAccepted, sent) => {
+  const { site, origin, host = HOST, network = { allowedHosts: [HOST] } } = sent;
+  await using service = await withKey({ network });
+  const headers = {
+    Host: host,
+    ...(site !== undefined && { "Sec-Fetch-Site": site }),
+    ...(origin !== undefined && { Origin: origin }),
+  };
+  expect(await write(service, headers)).toEqual(isAccepted ? PASSED : REFUSED);
+  expect((await service.send("GET", "/admin/keys", as(ROOT, headers))).status).toBe(200);
+});
+
+test("a write below /admin is rejected with an Origin but without a Host", async () => {
+  await using service = await withKey();
+  for (const [headers, status] of [
+    [[], 404],
+    [["Origin: http://null"], 403],
+    [["Origin: "], 403],
+  ] as const) {
+    const head = ["DELETE /admin/keys/absent00 HTTP/1.0", `Authorization: ${ROOT}`, ...headers];
+    expect(statusOf((await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`)).text)).toBe(status);
+  }
 });
