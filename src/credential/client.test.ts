@@ -13,8 +13,9 @@ describe("createClientLookup", () => {
     expect(stored).toEqual([{ client: { name: "alice" }, tokenHash: Buffer.from(sha256(token), "hex") }]);
     expect(Bun.inspect(stored, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
     expect(createClientLookup(stored)(token)).toEqual({ name: "alice" });
-    // The token itself is not accepted in place of its hash.
-    expect(() => parseClients(`alice:${token}\n`)).toThrow("SHA-256");
+    // The token itself is not accepted in place of its hash, and not repeated.
+    for (const message of ["SHA-256", expect.not.stringContaining(token)])
+      expect(() => parseClients(`alice:${token}\n`)).toThrow(message);
   });
 
   test("finds the client by the hash of the token", () => {
@@ -79,10 +80,5 @@ describe("parseClients", () => {
     ["a repeated token", `alice:${HEX}\n\nbob:${HEX.toUpperCase()}`, "line 3 has the same token as line 1"],
   ])("rejects %s and names the line", (_what, text, message) => {
     expect(() => parseClients(text)).toThrow(message);
-  });
-
-  test("does not repeat the token in its error", () => {
-    const token = mintToken();
-    expect(() => parseClients(`alice:${token}`)).toThrow(expect.not.stringContaining(token));
   });
 });

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
+import { mint } from "../../test/credentials.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { errorsOf } from "../../test/validation-errors.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
+import type { Scope } from "./client.ts";
 import {
   createKey,
   createKeyLookup,
@@ -68,17 +70,14 @@ test("parseOverlap returns 24 hours by default and accepts 0", () => {
 });
 
 describe("parseNewKey", () => {
-  test.each<[what: string, body: unknown, name: string, lifetime: number | undefined]>([
-    ["a name", { name: "ci" }, "ci", undefined],
-    ["the default scope", { name: "ci", scope: "write" }, "ci", undefined],
-    ["a name and a lifetime", { name: "ci", expires: "90d" }, "ci", 90 * DAY],
-    ["other properties", { name: "ci", id: "x", token: "t", createdAt: 0 }, "ci", undefined],
-  ])("parses %s", (_what, body, name, lifetime) => {
-    expect(parseNewKey(body)).toEqual({ name, lifetime, scope: "write" });
-  });
-
-  test("parses a scope", () => {
-    expect(parseNewKey({ name: "ci", scope: "read" }).scope).toBe("read");
+  test.each<[what: string, body: object, lifetime: number | undefined, scope: Scope]>([
+    ["a name", {}, undefined, "write"],
+    ["the default scope", { scope: "write" }, undefined, "write"],
+    ["a scope", { scope: "read" }, undefined, "read"],
+    ["a lifetime", { expires: "90d" }, 90 * DAY, "write"],
+    ["other properties", { id: "x", token: "t", createdAt: 0 }, undefined, "write"],
+  ])("parses %s", (_what, body, lifetime, scope) => {
+    expect(parseNewKey({ name: "ci", ...body })).toEqual({ name: "ci", lifetime, scope });
   });
 
   test.each(["Read", "", "admin", null, 1, {}])("rejects the scope %j", (scope) => {
@@ -122,12 +121,8 @@ test("isKeyId accepts new ids and rejects tokens", async () => {
   }
 });
 
-/** Creates a key; throws if it cannot be created. */
-async function createdKey(keys: KeyStore, name: string, lifetime?: number, now = NOW) {
-  const minted = await createKey(keys, name, lifetime, now);
-  if (minted === undefined) throw new Error(`no key was made for ${name}`);
-  return minted;
-}
+const createdKey = (keys: KeyStore, name: string, lifetime?: number, now = NOW) =>
+  mint(keys, name, { lifetime, now });
 
 async function rotated(keys: KeyStore, { id }: Key, overlap: number, now = NOW) {
   const minted = await rotateKey(keys, id, overlap, now);

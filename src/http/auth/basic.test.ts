@@ -27,7 +27,7 @@ describe("GET /admin/", () => {
     const checkUser: CheckUser = (...call) => {
       calls.push(call.slice(0, 2));
       const isCorrect = users.get(call[0]) === call[1];
-      return calls.length % 2 === 0 ? isCorrect : Bun.sleep(1).then(() => isCorrect);
+      return calls.length % 2 === 0 ? isCorrect : Promise.resolve(isCorrect);
     };
     await using service = startService({ credentials: { checkUser } });
     const given = [...users, ...users].flatMap(([user, right]) =>
