@@ -26,18 +26,16 @@ const NODE_22 = `node-${PLATFORM}@22.23.3`;
 const NODE_26 = `node-${PLATFORM}@26.10.0`;
 const DENO = `@deno/${PLATFORM}${process.platform === "linux" ? "-glibc" : ""}@2.9.6`;
 const VITE = "vite@8.3.8";
-const WEBPACK = "webpack@5.112.2";
 const TYPESCRIPT_5 = "typescript@5.9.3";
 const TYPESCRIPT_5_0 = "typescript@5.0.4";
 const JEST = ["jest@30.5.2", "@babel/preset-env@7.29.14"] as const;
 const ARE_THE_TYPES_WRONG = "@arethetypeswrong/cli@0.18.5";
 
-const [node22, node26, deno, vite, webpack, typescript5, typescript50, jest, attw] = await Promise.all([
+const [node22, node26, deno, vite, typescript5, typescript50, jest, attw] = await Promise.all([
   installPackages(NODE_22),
   installPackages(NODE_26),
   installPackages(DENO),
   installPackages(VITE),
-  installPackages(WEBPACK),
   installPackages(TYPESCRIPT_5),
   installPackages(TYPESCRIPT_5_0),
   installPackages(...JEST),
@@ -202,14 +200,6 @@ describe("the installed package adds and lists a to-do", () => {
     const result = await page.waitForSelector("output", { state: "attached" });
     expect(await result.textContent()).toBe(ADDED);
   });
-
-  test.skipIf(skipFor(webpack.whyMissing))("on Node, bundled by webpack", async () => {
-    const project = await newProject({ "main.js": PROGRAM });
-    await buildWithWebpack(project);
-    await rm(join(project, "node_modules"), { recursive: true });
-    await using service = startService();
-    expect(await output(project, "node", "dist/main.cjs", service.url)).toBe(ADDED);
-  });
 });
 
 describe.skipIf(skipFor(node22.whyMissing))("the installed package", () => {
@@ -281,53 +271,28 @@ async function buildWithVite(project: string): Promise<void> {
   await output(project, "node", inPackages(vite, "vite/bin/vite.js"), "build", "--logLevel", "error");
 }
 
-/** Bundles main.js of a project into dist/main.cjs. */
-async function buildWithWebpack(project: string): Promise<void> {
-  const options = {
-    ...{ mode: "production", target: "node20", context: project, entry: "./main.js" },
-    output: { path: join(project, "dist"), filename: "main.cjs" },
-  };
-  await writeFile(
-    join(project, "build.js"),
-    `import webpack from ${JSON.stringify(inPackages(webpack, "webpack/lib/index.js"))};
-    webpack(${JSON.stringify(options)}, (error, stats) => {
-      if (error) throw error;
-      if (stats.hasErrors() || stats.hasWarnings()) throw new Error(stats.toString());
-    });`,
-  );
-  await output(project, "node", "build.js");
-}
-
-describe.each([
-  ["Vite", vite.whyMissing, buildWithVite],
-  ["webpack", webpack.whyMissing, buildWithWebpack],
-] as const)("a bundle by %s", (_name, whyNot, bundle) => {
+describe.skipIf(skipFor(vite.whyMissing))("a bundle by Vite", () => {
   /** Returns the scripts of the bundle of a program. */
   async function bundled(program: string): Promise<string> {
     const project = await newProject({ "index.html": PAGE, "main.js": program });
-    await bundle(project);
-    const names = [...new Bun.Glob("dist/**/*.{js,cjs}").scanSync(project)];
+    await buildWithVite(project);
+    const names = [...new Bun.Glob("dist/**/*.js").scanSync(project)];
     expect(names).toHaveLength(1);
     return readFile(join(project, names.join()), "utf8");
   }
 
-  test.skipIf(skipFor(whyNot))(
-    "grows by at most 6.25 KB compressed if the program uses the client, and by less if it uses only the core or nothing",
-    async () => {
-      const without = await bundled('console.log("x");');
-      const unused = await bundled(`import { TodoApi } from "${NAME}"; console.log("x");`);
-      const used = await bundled(`import { TodoApi } from "${NAME}"; console.log("x", new TodoApi());`);
-      const core = await bundled(
-        `import { TodoApiCore } from "${NAME}"; console.log("x", new TodoApiCore());`,
-      );
-      expect(unused).toBe(without);
-      const added = gzipSync(used).length - gzipSync(without).length;
-      const saved = gzipSync(used).length - gzipSync(core).length;
-      process.stderr.write(`the client adds ${added} bytes, the core ${saved} less, compressed with gzip\n`);
-      expect(saved).toBeGreaterThan(MIN_SAVED_GZIP_BYTES);
-      expect(added).toBeWithin(1000, MAX_GZIP_BYTES + 1);
-    },
-  );
+  test("grows by at most 6.25 KB compressed if the program uses the client, and by less if it uses only the core or nothing", async () => {
+    const without = await bundled('console.log("x");');
+    const unused = await bundled(`import { TodoApi } from "${NAME}"; console.log("x");`);
+    const used = await bundled(`import { TodoApi } from "${NAME}"; console.log("x", new TodoApi());`);
+    const core = await bundled(`import { TodoApiCore } from "${NAME}"; console.log("x", new TodoApiCore());`);
+    expect(unused).toBe(without);
+    const added = gzipSync(used).length - gzipSync(without).length;
+    const saved = gzipSync(used).length - gzipSync(core).length;
+    process.stderr.write(`the client adds ${added} bytes, the core ${saved} less, compressed with gzip\n`);
+    expect(saved).toBeGreaterThan(MIN_SAVED_GZIP_BYTES);
+    expect(added).toBeWithin(1000, MAX_GZIP_BYTES + 1);
+  });
 });
 
 /** A program that uses the whole client, in syntax that both module resolutions accept. */

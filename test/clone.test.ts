@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import { scripts } from "../package.json" with { type: "json" };
 import { ended, ROOT, run, runIn } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -45,4 +46,9 @@ test("an installed package without Bun says to install it again", async () => {
   rmSync(join(copy, "package-lock.json"));
   const { code, stderr } = await ended(run([join(copy, "bin/todo"), "serve"]));
   expect([code, stderr]).toEqual([1, expect.stringContaining("Install todo-service again with npm.")]);
+});
+
+test("no script needs the Bun that an install script puts in place", () => {
+  const direct = Object.entries(scripts).filter(([, script]) => /(?<!bin\/)\bbun /.test(script));
+  expect(direct).toEqual([]);
 });

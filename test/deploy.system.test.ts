@@ -19,7 +19,6 @@ const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 
 const whyNoNginx = whyMissing("nginx");
 const whyNoSystemd = whyMissing("systemd-analyze");
-const linesOf = async (path: string): Promise<string[]> => (await readFile(path, "utf8")).split("\n");
 
 test.skipIf(skipFor(whyNoDatabase ?? whyNoNginx))(
   "three replicas behind the nginx of deploy/ return the same list, and their events arrive immediately",
@@ -145,17 +144,4 @@ test("make-secrets does not replace secrets", async () => {
   const again = run([join(deploy, "make-secrets")]);
   expect([await again.exited, again.stderr()]).toEqual([1, expect.stringContaining("remove it")]);
   expect(await readFile(join(deploy, "secrets/store_url"), "utf8")).toBe(before);
-});
-
-test(".dockerignore allows exactly the files that the Containerfile copies", async () => {
-  const [ignored, containerfile] = await Promise.all([
-    linesOf(join(DEPLOY, "../.dockerignore")),
-    readFile(join(DEPLOY, "Containerfile"), "utf8"),
-  ]);
-  expect(ignored.filter((line) => line !== "" && !/^[#!]/.test(line))).toEqual(["*"]);
-  const sent = ignored.filter((line) => line.startsWith("!")).map((line) => line.slice(1));
-  const copied = [...containerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, sources = ""]) =>
-    sources.split(" "),
-  );
-  expect(sent.toSorted()).toEqual(copied.toSorted());
 });

@@ -9,27 +9,11 @@ import { skipFor } from "./skip.ts";
 
 /** The latest versions that run on the Node of the gate. */
 const PACKAGES = [
-  "orval@7.13.0",
-  "@kubb/cli@4.39.3",
-  "@kubb/core@4.39.3",
-  "@kubb/plugin-oas@4.39.3",
-  "@kubb/plugin-ts@4.39.3",
-  "@kubb/plugin-client@4.39.3",
   "openapi-typescript@7.13.0",
   "openapi-fetch@0.17.0",
   "@hey-api/openapi-ts@0.90.0",
-  "swagger-typescript-api@13.13.0",
   "typescript@5.9.3",
 ];
-const KUBB_CONFIG = `
-import { defineConfig } from "@kubb/core";
-import { pluginClient } from "@kubb/plugin-client";
-import { pluginOas } from "@kubb/plugin-oas";
-import { pluginTs } from "@kubb/plugin-ts";
-const plugins = [pluginOas({ generators: [] }), pluginTs(), pluginClient({ client: "fetch", bundle: true })];
-const output = { path: "./kubb", extension: { ".ts": ".ts" }, format: false };
-export default defineConfig({ root: ".", input: { path: "./openapi.json" }, output, plugins });
-`;
 const COMPILER_OPTIONS = {
   ...{
     target: "ES2022",
@@ -49,34 +33,6 @@ interface Generator {
 }
 
 const GENERATORS: Readonly<Record<string, Generator>> = {
-  orval: {
-    command: ["orval", "--input", "openapi.json", "--output", "orval/client.ts", "--client", "fetch"],
-    program: `
-      import { createTodo, getTodo, updateTodo } from "./orval/client.ts";
-      const { fetch } = globalThis;
-      // The generated code requests paths of the page's own origin.
-      globalThis.fetch = Object.assign((path: unknown, init?: RequestInit) => fetch(base + path, init), fetch);
-      const created = await createTodo({ title: "made" }, { headers: { "Content-Type": "application/json" } });
-      if (created.status !== 201) throw new Error(JSON.stringify(created.data));
-      const { id } = created.data;
-      await updateTodo(id, { done: true });
-      const { status, data } = await getTodo(id);
-      if (status !== 200) throw new Error(JSON.stringify(data));
-      print(data.title, data.done);`,
-  },
-  kubb: {
-    command: ["kubb", "generate", "--config", "kubb.config.mjs"],
-    program: `
-      import { setConfig } from "./kubb/.kubb/fetch.ts";
-      import { createTodo } from "./kubb/clients/createTodo.ts";
-      import { getTodo } from "./kubb/clients/getTodo.ts";
-      import { updateTodo } from "./kubb/clients/updateTodo.ts";
-      setConfig({ baseURL: base, headers: { "Content-Type": "application/json" } });
-      const { id } = await createTodo({ title: "made" });
-      await updateTodo(id, { done: true });
-      const { title, done } = await getTodo(id);
-      print(title, done);`,
-  },
   "openapi-typescript": {
     command: ["openapi-typescript", "openapi.json", "-o", "openapi-typescript/schema.ts"],
     program: `
@@ -103,27 +59,12 @@ const GENERATORS: Readonly<Record<string, Generator>> = {
       const { data } = await getTodo({ path, throwOnError: true });
       print(data.title, data.done);`,
   },
-  "swagger-typescript-api": {
-    command: [
-      ...["swagger-typescript-api", "generate", "-p", "openapi.json"],
-      ...["-o", "swagger-typescript-api", "-n", "api.ts"],
-    ],
-    program: `
-      import { Api } from "./swagger-typescript-api/api.ts";
-      const { api } = new Api({ baseUrl: base });
-      const created = await api.createTodo({ title: "made" });
-      const { id } = await created.json();
-      await api.updateTodo(id, { done: true });
-      const { title, done } = await (await api.getTodo(id)).json();
-      print(title, done);`,
-  },
 };
 
 const packages = await installPackages(...PACKAGES);
 const folder = packages.folder ?? "";
 if (packages.folder !== undefined) {
   await copyFile(join(ROOT, "openapi.json"), join(folder, "openapi.json"));
-  await Bun.write(join(folder, "kubb.config.mjs"), KUBB_CONFIG);
 }
 
 const output = (...commandLine: readonly string[]): Promise<string> =>
@@ -141,7 +82,7 @@ test.skipIf(skipFor(packages.whyMissing)).each(Object.entries(GENERATORS))(
     const imports = program.match(/^ *import .*$/gm) ?? [];
     const rest = program.replaceAll(/^ *import .*$/gm, "");
     await Bun.write(join(folder, `${name}.ts`), [...imports, declarations, rest].join("\n"));
-    const include = [`${name}.ts`, name, `${name}/.kubb`];
+    const include = [`${name}.ts`, name];
     const project = `tsconfig.${name}.json`;
     await Bun.write(join(folder, project), JSON.stringify({ compilerOptions: COMPILER_OPTIONS, include }));
     await output(join(folder, "node_modules/.bin/tsc"), "-p", project);

@@ -1,9 +1,5 @@
 import { expect, test } from "bun:test";
-import fc from "fast-check";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
-
-const CALLS = ["create", "get", "finish", "reopen", "delete"] as const;
-const ANSWERS = ["absent", "open", "done", "ok"] as const;
 
 test("isLinearizable accepts many writes without a response", () => {
   const writes = Array.from(
@@ -18,72 +14,40 @@ test("isLinearizable accepts many writes without a response", () => {
   expect(isLinearizable([created, ...writes, ...reads])).toBe(true);
 });
 
-/** An operation that takes effect at one moment, or never. */
-const MOMENT = fc.record({
-  call: fc.constantFrom(...CALLS),
-  start: fc.integer({ min: 0, max: 12 }),
-  before: fc.integer({ min: 0, max: 4 }),
-  behind: fc.integer({ min: 0, max: 4 }),
-  isAnswered: fc.boolean(),
-  takesEffect: fc.boolean(),
-});
-type Moment = typeof MOMENT extends fc.Arbitrary<infer Made> ? Made : never;
-const MOMENTS = fc.uniqueArray(MOMENT, { maxLength: 7, selector: ({ start, before }) => start + before });
+type Row = [call: Operation["call"], start: number, end: number, answer?: Answer];
+const MADE: Row = ["create", 0, 1, "ok"];
 
-/** Returns the operations with the responses that follow from their moments. */
-function happened(moments: readonly Moment[]) {
-  const order = moments.toSorted((a, b) => a.start + a.before - b.start - b.before);
-  const todo = new Todo();
-  return order.map(({ call, start, before, behind, isAnswered, takesEffect }): Operation => {
-    const answer = isAnswered || takesEffect ? todo.take(call) : undefined;
-    return { call, start, end: start + before + behind, answer: isAnswered ? answer : undefined };
-  });
-}
-
-/** A to-do for one client. */
-class Todo {
-  wasMade = false;
-  done: boolean | undefined;
-
-  take(call: Operation["call"]): Answer {
-    if (call === "create") {
-      if (!this.wasMade) this.done = false;
-      this.wasMade = true;
-      return "ok";
-    }
-    if (this.done === undefined) return "absent";
-    if (call === "get") return this.done ? "done" : "open";
-    this.done = call === "delete" ? undefined : call === "finish";
-    return "ok";
-  }
-}
-
-/** The definition: the operations have an order, with or without each unanswered one, in which every response is right. */
-function hasOrder(history: readonly Operation[], taken: readonly Operation[] = []): boolean {
-  const todo = new Todo();
-  for (const { call, answer } of taken) {
-    const taking = todo.take(call);
-    if (answer !== undefined && taking !== answer) return false;
-  }
-  const left = history.filter((operation) => !taken.includes(operation));
-  if (left.every(({ answer }) => answer === undefined)) return true;
-  return left
-    .filter(({ start }) => left.every(({ answer, end }) => answer === undefined || start <= end))
-    .some((next) => hasOrder(history, [...taken, next]));
-}
-
-test("isLinearizable returns the same result as a search of all orders", () => {
-  let rejected = 0;
-  fc.assert(
-    fc.property(MOMENTS, fc.nat(6), fc.constantFrom(...ANSWERS), (moments, at, answer) => {
-      const history = happened(moments).map((operation, index) =>
-        index === at && operation.answer !== undefined ? { ...operation, answer } : operation,
-      );
-      const isIt = hasOrder(history);
-      expect(isLinearizable(history)).toBe(isIt);
-      if (!isIt) rejected++;
-    }),
-    { numRuns: 2000 },
-  );
-  expect(rejected).toBeGreaterThan(200);
+test.each<[what: string, expected: boolean, rows: Row[]]>([
+  ["a read after a write", true, [MADE, ["finish", 2, 3, "ok"], ["get", 4, 5, "done"]]],
+  ["a read that misses a write before it", false, [MADE, ["finish", 2, 3, "ok"], ["get", 4, 5, "open"]]],
+  ["a read before a write beside it", true, [MADE, ["finish", 2, 5, "ok"], ["get", 3, 4, "open"]]],
+  ["reads that go back", false, [MADE, ["finish", 2, 9, "ok"], ["get", 3, 4, "done"], ["get", 5, 6, "open"]]],
+  [
+    "a late write without a response",
+    true,
+    [MADE, ["finish", 2, 3], ["get", 4, 5, "open"], ["get", 6, 7, "done"]],
+  ],
+  ["a write that is read before it is sent", false, [MADE, ["get", 2, 3, "done"], ["finish", 4, 5]]],
+  [
+    "an absent to-do",
+    true,
+    [
+      ["get", 0, 1, "absent"],
+      ["create", 2, 3, "ok"],
+      ["delete", 4, 5, "ok"],
+      ["get", 6, 7, "absent"],
+    ],
+  ],
+  ["a to-do that is read after its deletion", false, [MADE, ["delete", 2, 3, "ok"], ["get", 4, 5, "open"]]],
+  [
+    "a write to an absent to-do that succeeds",
+    false,
+    [
+      ["finish", 0, 1, "ok"],
+      ["create", 2, 3, "ok"],
+    ],
+  ],
+])("isLinearizable judges %s: %p", (_what, expected, rows) => {
+  const history = rows.map(([call, start, end, answer]): Operation => ({ call, start, end, answer }));
+  expect(isLinearizable(history)).toBe(expected);
 });

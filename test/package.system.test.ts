@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { realpathSync } from "node:fs";
-import { copyFile, cp, mkdir, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { exports as entries, version } from "../package.json" with { type: "json" };
 import { type Command, ROOT, run, runIn, succeed } from "./command.ts";
@@ -206,57 +206,6 @@ describe.each([
     const tsc = runIn(home, [join(ROOT, "node_modules/.bin/tsc"), ...flags, ...how, "program.ts"]);
     expect([await tsc.exited, tsc.stdout()]).toEqual([0, ""]);
     expect(await succeed(runIn(home, [process.execPath, "program.ts"]))).toBe('1 [ "todo_not_found" ] 2\n');
-  });
-});
-
-test("the command of a clone runs no code from the current folder", async () => {
-  const where = join(folder, "planted");
-  await mkdir(where);
-  await plantConfiguration(where);
-  expect(await succeed(runIn(where, [join(ROOT, "bin/todo"), "--version"]))).toBe(`${version}\n`);
-});
-
-describe("a clone installed without install scripts", () => {
-  const clone = (): string => join(folder, "clone");
-  beforeAll(async () => {
-    const modules = join(clone(), "node_modules");
-    await mkdir(modules, { recursive: true });
-    for (const name of ["bin", "package.json", "openapi.json", "src", "test", "tsconfig.json", "web"])
-      await cp(join(ROOT, name), join(clone(), name), { recursive: true });
-    for (const name of await readdir(join(ROOT, "node_modules")))
-      if (!["bun", "@oven", ".bin"].includes(name))
-        await symlink(join(ROOT, "node_modules", name), join(modules, name));
-    // Without its install script, bun/bin/bun.exe is a program that fails. The platform's package contains Bun.
-    const platform = join(modules, "@oven/bun-any-cpu/bin");
-    await mkdir(platform, { recursive: true });
-    await symlink(process.execPath, join(platform, "bun"));
-    await mkdir(join(modules, "bun/bin"), { recursive: true });
-    await mkdir(join(modules, ".bin"));
-    await writeFile(join(modules, "bun/bin/bun.exe"), "exit 9", { mode: 0o755 });
-    await symlink("../bun/bin/bun.exe", join(modules, ".bin/bun"));
-  });
-
-  test("serves with npm start", async () => {
-    await using npm = runIn(clone(), ["npm", "start", "--", "--port", "0"]);
-    const url = await npm.url;
-    try {
-      expect((await fetch(`${url}/livez`)).status).toBe(200);
-    } finally {
-      // To the server itself, because a shell between npm and the server may not forward the signal.
-      process.kill(pidOf(npm), "SIGTERM");
-    }
-    expect(await npm.exited).toBe(0);
-  });
-
-  test("runs every command with npm run todo", async () => {
-    expect(await succeed(runIn(clone(), ["npm", "run", "-s", "todo", "--", "--version"]))).toBe(
-      `${version}\n`,
-    );
-  });
-
-  test("runs its tests with npm test", async () => {
-    const npm = runIn(clone(), ["npm", "test", "--", "src/storage/change-feed.test.ts"]);
-    expect([await npm.exited, npm.stderr()]).toEqual([0, expect.stringMatching(/^ [1-9]\d* pass$/m)]);
   });
 });
 

@@ -10,7 +10,6 @@ const TOOLS = {
   "firefox-esr": "153",
   git: "2.39.5",
   go: "1.19.8",
-  h2load: "1.52.0 (nghttp2)",
   haproxy: "2.6.12",
   htpasswd: "2.4.71 (Apache)",
   mmdebstrap: "1.3.5",

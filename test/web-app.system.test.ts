@@ -103,11 +103,6 @@ describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
     await sh(app(), "npx tsc --noEmit --strict -p tsconfig.app.json\nnpm run build");
   });
 
-  test("has a hook and a list of about 40 lines", () => {
-    const code = GUIDE.blocks.find(({ language }) => language === "tsx")?.text ?? "";
-    expect(code.slice(0, code.indexOf("function NewTodo")).trim().split("\n").length).toBeLessThan(50);
-  });
-
   test("signs in to a private service through Vite's proxy, and shows changes live", async () => {
     await using opened = await open({ private: true, todos: ["buy milk"] });
     const { page, service } = opened;
