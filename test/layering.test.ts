@@ -42,7 +42,7 @@ const HTTP_PARTS: readonly RegExp[] = [
 const SHARED_WITH_SDK = "src/error.ts";
 const TYPE_OF_SHARED = /^import type [^;]* from "\.\.\/error\.ts"/m;
 /** The only files outside web/ that the pages may import: the typed client, the search, and the names of devices. */
-const OF_WEB = /^(?:web\/|src\/(?:search|device-name|line-break)\.ts$|src\/sdk\/)/;
+const OF_WEB = /^(?:web\/|src\/(?:search|device-name|text)\.ts$|src\/sdk\/)/;
 /** The program that builds the pages. It runs on Bun and renders openapi.json. */
 const BUILDS_WEB = /^web\/build\.ts$/;
 

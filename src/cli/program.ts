@@ -4,9 +4,14 @@ import { type Flags, readConfig } from "../config/config.ts";
 import type { Environment } from "../config/setting-values.ts";
 import { addServeOptions } from "../config/settings.ts";
 import { CommandError, USAGE_EXIT_CODE, UsageError } from "../config/usage-error.ts";
-import { hasReplacement } from "../utf8.ts";
-import { ClosedPipeError, type CommandProcess, handleStdoutErrors, printError } from "./terminal/output.ts";
-import { ProgressLine } from "./terminal/progress.ts";
+import { hasReplacement } from "../text.ts";
+import {
+  ClosedPipeError,
+  type CommandProcess,
+  handleStdoutErrors,
+  ProgressLine,
+  printError,
+} from "./terminal/output.ts";
 
 /** Columns of a description beside the longest flag on a terminal of 60 columns. */
 const MIN_WIDTH_TO_WRAP = 20;

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import { closest } from "fastest-levenshtein";
-import { hasReplacement } from "../utf8.ts";
+import { hasReplacement } from "../text.ts";
 import { type Environment, quoteValue, type Sourced } from "./setting-values.ts";
 import {
   ALL_SETTINGS,

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { isAbsolute, resolve } from "node:path";
 import { describeFsError, errorMessage, getErrno } from "../error-message.ts";
-import { decodeUtf8 } from "../utf8.ts";
+import { decodeUtf8 } from "../text.ts";
 
 const POLL_INTERVAL_MS = 1000;
 

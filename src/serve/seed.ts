@@ -2,7 +2,6 @@ import type { Config } from "../config/config.ts";
 import { readText } from "../config/text-file.ts";
 import { asUsageError, CommandError, toUsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
-import { LINE_BREAK } from "../line-break.ts";
 import {
   InvalidFileError,
   type OnProgress,
@@ -13,6 +12,7 @@ import { encodeHeader, inBatches } from "../storage/ndjson.ts";
 import { NdjsonReader } from "../storage/ndjson-reader.ts";
 import { openStoreAdmin } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
+import { LINE_BREAK } from "../text.ts";
 import { encodeTodo, MAX_TODO_ID, parseNewTodo, type Todo } from "../todo.ts";
 
 type Seed = Pick<Todo, "title" | "done">;

@@ -1,4 +1,4 @@
-import { LINE_BREAK } from "../../src/line-break.ts";
+import { LINE_BREAK } from "../../src/text.ts";
 
 /** In characters (code points), as the service counts them. */
 export const MAX_TITLE_LENGTH = 120;

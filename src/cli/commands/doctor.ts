@@ -120,8 +120,8 @@ async function checkPort({ address }: Config, isRunning: boolean): Promise<Outco
   }
 }
 
-/** The body of a response of this program to an unknown path, to a Host header that it does not allow, or in private mode. */
-const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host|unauthorized|https_required)"/;
+/** The body of a response of this program to an unknown path, or to a Host header that it does not allow. */
+const OWN_ERROR = /^\{.*"code":"(?:route_not_found|misdirected_host)"/;
 
 /** Returns whether a server of this program responds. After any failure, another program uses the port, or none. */
 const isOurs = (url: string): Promise<boolean> =>

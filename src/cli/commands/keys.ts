@@ -33,7 +33,7 @@ import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import { quoteArgument } from "../../storage/sqlite/rescue.ts";
-import { addStoreCommand, KEPT_URLS } from "../store-command.ts";
+import { addStoreCommand, KEPT_URLS } from "../command.ts";
 import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
 
 const NEWEST = "name of the client, for its newest key, or id of a key";

@@ -4,7 +4,7 @@ import type { Sourced } from "../../config/setting-values.ts";
 import { UsageError } from "../../config/usage-error.ts";
 import type { BackupSummary, StoreAdmin } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
-import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../store-command.ts";
+import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../command.ts";
 import type { CommandProcess } from "../terminal/output.ts";
 
 const DAMAGED_EXIT_CODE = 1;

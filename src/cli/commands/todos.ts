@@ -1,4 +1,5 @@
 import { hash, randomBytes } from "node:crypto";
+import { addAbortSignal } from "node:stream";
 import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
@@ -7,11 +8,11 @@ import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../
 import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
+import { decodeUtf8 } from "../../text.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
-import { decodeUtf8 } from "../../utf8.ts";
 import { isBlank } from "../../validation.ts";
 import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
-import { interrupted, unlessAborted } from "../command.ts";
+import { interrupted } from "../command.ts";
 import {
   type CommandProcess,
   getColumns,
@@ -116,9 +117,8 @@ async function addLines(context: CommandContext): Promise<void> {
   const { batch } = context.flags;
   if (batch === "") throw new UsageError("--batch needs a name that is not empty");
   const name = typeof batch === "string" ? batch : randomBytes(4).toString("hex");
-  const titles = parseTitles(
-    Buffer.concat(await unlessAborted(signal, Array.fromAsync<Uint8Array>(process.stdin))),
-  );
+  const input = await Array.fromAsync<Uint8Array>(addAbortSignal(signal, process.stdin));
+  const titles = parseTitles(Buffer.concat(input));
   const api = createApi(service, { retries: RETRIES_OF_LINES });
   let added = 0;
   try {

@@ -1,12 +1,12 @@
 import { open } from "node:fs/promises";
+import { addAbortSignal } from "node:stream";
 import type { Command } from "commander";
 import { type Flags, readSettings } from "../../config/config.ts";
 import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
 import { PreconditionError, type StoreAdmin, type TransferSummary } from "../../storage/maintenance.ts";
-import { unlessAborted } from "../command.ts";
-import { addStoreCommand, KEPT_URLS, runOnStore } from "../store-command.ts";
+import { addStoreCommand, KEPT_URLS, runOnStore, unlessAborted } from "../command.ts";
 import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
 
 /** Only the owner may read an export, because all of it is data that private mode protects. */
@@ -76,7 +76,7 @@ async function exportSkippingDamaged(
 function importTodos(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
   const { maxTodos } = readSettings({ maxTodos: SETTINGS.store.maxTodos }, flags, process.env);
   return runOnStore(process, flags, async (store, task) => {
-    const source = file === undefined ? untilAborted(process.stdin, task.signal) : fileChunks(file);
+    const source = file === undefined ? addAbortSignal(task.signal, process.stdin) : fileChunks(file);
     const keys = readKeysOption(flags);
     const summary = await store.import(source, maxTodos, { ...task, keys });
     printSummary(process.stdout, "imported", summary);
@@ -87,18 +87,6 @@ const WITH_KEYS = "include the API keys: the hashes of their tokens, which stay 
 
 const readKeysOption = ({ withKeys }: Flags): "include" | "omit" =>
   withKeys === undefined ? "omit" : "include";
-
-async function* untilAborted(
-  input: AsyncIterable<Uint8Array>,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
-  const chunks = input[Symbol.asyncIterator]();
-  while (true) {
-    const { done, value } = await unlessAborted(signal, chunks.next());
-    if (done) return;
-    yield value;
-  }
-}
 
 async function* fileChunks(file: string): AsyncGenerator<Uint8Array> {
   try {

@@ -1,5 +1,3 @@
-const utf8 = new TextDecoder("utf-8", { fatal: true });
-
 /**
  * Returns UTF-8 as text, without a byte order mark. Throws an Error with the remedy for another encoding. UTF-16 without a
  * byte order mark would be valid UTF-8, but has NUL characters.
@@ -7,7 +5,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 export function decodeUtf8(bytes: Uint8Array): string {
   let text: string;
   try {
-    text = utf8.decode(bytes);
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
     throw new Error("it is not UTF-8: convert it to UTF-8", { cause });
   }
@@ -17,3 +15,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 /** Whether a text has the character that the runtime puts in place of bytes that are not UTF-8. */
 export const hasReplacement = (text: string): boolean => text.includes("\uFFFD");
+
+/** What ends a line for Unicode, and for editors that keep such characters. */
+export const LINE_BREAK = /\r\n|[\n\v\f\r\x85\u2028\u2029]/;
