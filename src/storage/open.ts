@@ -2,7 +2,7 @@ import { PreconditionError, type StoreAdmin } from "./maintenance.ts";
 import { openMemory } from "./memory/store.ts";
 import type { PostgresOptions } from "./postgres/store.ts";
 import { canonicalPath } from "./sqlite/files.ts";
-import type { SqliteProbe } from "./sqlite/maintenance.ts";
+import type { probeSqlite } from "./sqlite/maintenance.ts";
 import type { KeyStoreHandle, OpenKeysOptions, Store } from "./store.ts";
 
 const SQLITE = "sqlite:";
@@ -83,7 +83,7 @@ const rejectPostgres = (advice: string) => async (): Promise<never> => {
 /** What `probeStore` found. */
 export type StoreProbe =
   | { readonly kind: "memory" }
-  | ({ readonly kind: "sqlite"; readonly path: string } & SqliteProbe)
+  | ({ readonly kind: "sqlite"; readonly path: string } & Awaited<ReturnType<typeof probeSqlite>>)
   | { readonly kind: "postgres"; readonly now: number };
 
 /** Checks that the store at a URL can be reached and written, and changes nothing. Throws an Error with the reason. */
@@ -91,8 +91,8 @@ export async function probeStore(url: string): Promise<StoreProbe> {
   return byKind<StoreProbe | Promise<StoreProbe>>(url, {
     memory: () => ({ kind: "memory" }),
     sqlite: async (path) => {
-      const { probeSqlite } = await import("./sqlite/maintenance.ts");
-      return { kind: "sqlite", path, ...(await probeSqlite(path)) };
+      const { probeSqlite: probe } = await import("./sqlite/maintenance.ts");
+      return { kind: "sqlite", path, ...(await probe(path)) };
     },
     postgres: async () => {
       const { probePostgres } = await import("./postgres/schema.ts");

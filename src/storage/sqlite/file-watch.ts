@@ -192,7 +192,7 @@ export class Mark {
   renew(counters: Counters): void {
     this.close();
     try {
-      const [, id = counters.id] = MARK.exec(readMark(this.#path)) ?? [];
+      const { id = counters.id } = parseMark(this.#path);
       // Another id is that of a store that was restored meanwhile.
       if (id !== counters.id) return;
       this.#descriptor = openMark(`${this.#path}-mark`);
@@ -230,32 +230,35 @@ function openMark(file: string): number {
   return openSync(file, constants.O_RDWR | constants.O_NOFOLLOW);
 }
 
-/**
- * Returns the text of the mark, or an empty text. To be called before the store is opened, because a server writes the mark after the
- * store.
- */
-export function readMark(path: string): string {
+/** Returns the id and the number of changes in a mark; nothing if it is missing or damaged. */
+function parseMark(path: string): { readonly id?: string; readonly changes?: bigint } {
   const file = `${path}-mark`;
-  return lstatSync(file, { throwIfNoEntry: false })?.isFile() ? readFileSync(file, "utf8") : "";
+  const text = lstatSync(file, { throwIfNoEntry: false })?.isFile() ? readFileSync(file, "utf8") : "";
+  const [, id, changes] = MARK.exec(text) ?? [];
+  return id === undefined ? {} : { id, changes: BigInt(changes ?? 0) };
 }
 
-/** Returns what to say of a file that a server has used, and that has no mark, as a copy; `undefined` for any other. */
-export const copyWarning = (path: string, mark: string, { keys_used }: Counters): string | undefined =>
-  keys_used === UNUSED || MARK.test(mark)
-    ? undefined
-    : `${path}-mark is missing or damaged, as beside a copy: if a server was writing when the file was copied, its last changes are missing`;
-
-/** Throws if a store has lost changes, or if another one is in its place. */
-export function assertNothingLost(path: string, mark: string, counters: Counters): void {
-  const [, id = counters.id, changes = "0"] = MARK.exec(mark) ?? [];
-  const missing = BigInt(changes) - changesOf(counters);
-  if (id === counters.id && missing <= 0n) return;
-  const reason =
-    id !== counters.id
-      ? `it is another store than that of ${path}-mark`
-      : missing === 1n
-        ? "its last change is missing"
-        : `its last ${missing} changes are missing`;
-  const remove = `remove ${quoteArgument(`${path}-mark`)} to go on with this file`;
-  throw new PreconditionError(`${path}: ${reason}: ${waysOut(path, remove)}`);
+/**
+ * Reads the mark of a store. To be called before the store is opened, because a server writes the mark after the store. Returns a
+ * function that throws if the store has lost changes, or if another one is in its place. It returns what to say of a file that a
+ * server has used, and that has no mark, as a copy.
+ */
+export function readMark(path: string): (counters: Counters) => string | undefined {
+  const { id, changes = 0n } = parseMark(path);
+  return (counters) => {
+    if (id === undefined)
+      return counters.keys_used === UNUSED
+        ? undefined
+        : `${path}-mark is missing or damaged, as beside a copy: if a server was writing when the file was copied, its last changes are missing`;
+    const missing = changes - changesOf(counters);
+    if (id === counters.id && missing <= 0n) return undefined;
+    const reason =
+      id !== counters.id
+        ? `it is another store than that of ${path}-mark`
+        : missing === 1n
+          ? "its last change is missing"
+          : `its last ${missing} changes are missing`;
+    const remove = `remove ${quoteArgument(`${path}-mark`)} to go on with this file`;
+    throw new PreconditionError(`${path}: ${reason}: ${waysOut(path, remove)}`);
+  };
 }

@@ -7,7 +7,7 @@ import { KeyTable } from "../records/key-table.ts";
 import { type KeySource, ServedKeys } from "../records/served-keys.ts";
 import type { KeyStoreHandle, OpenKeysOptions } from "../store.ts";
 import { createDatabase, openDatabase, openError } from "./database.ts";
-import { assertNothingLost, readMark, writeMark } from "./file-watch.ts";
+import { readMark, writeMark } from "./file-watch.ts";
 import { assertWritable, hasWal } from "./files.ts";
 import { isLocked } from "./lock.ts";
 import {
@@ -60,12 +60,12 @@ export function openToChange(
 ): { readonly database: Database; readonly isNew: boolean } {
   try {
     assertWritable(path);
-    const mark = readMark(path);
+    const compareMark = readMark(path);
     const isNew = missing === "create" && createDatabase(path);
     if (!isNew) {
       // A connection that writes would move a WAL to a damaged or another database when it closes.
       using reader = openDatabase(path, "read");
-      assertNothingLost(path, mark, readBefore(reader));
+      compareMark(readBefore(reader));
     }
     return { database: openDatabase(path, "write"), isNew };
   } catch (cause) {

@@ -43,7 +43,7 @@ import {
   openDatabase,
   openError,
 } from "./database.ts";
-import { assertNothingLost, copyWarning, readMark, writeMark } from "./file-watch.ts";
+import { readMark, writeMark } from "./file-watch.ts";
 import { assertWritable, createPrivate, hasWal, removeDatabase, whyNotWritable } from "./files.ts";
 import { openToChange } from "./keys.ts";
 import { acquireLock, isLocked } from "./lock.ts";
@@ -53,20 +53,20 @@ import { MAX_SQLITE_ID } from "./store.ts";
 /**
  * Runs a function on an existing store, which a server may be using. Changes nothing: a connection that writes would move a damaged
  * WAL to the database when it closes.
- * @param use gets a function that throws if the store has lost changes
+ * @param use gets the function that `readMark` returns, for this store
  */
 async function withStore<T>(
   path: string,
-  use: (database: Database, assertComplete: () => void) => T | Promise<T>,
+  use: (database: Database, compareMark: () => string | undefined) => T | Promise<T>,
 ): Promise<T> {
   assertNothingLeft(path);
   if (!existsSync(path)) throw new PreconditionError(`${path} does not exist: check the path of the store`);
   const hadWal = existsSync(`${path}-wal`);
-  const mark = readMark(path);
+  const compareMark = readMark(path);
   let result: T;
   try {
     using database = openDatabase(path, "read");
-    result = await use(database, () => assertNothingLost(path, mark, rows.readCounters(database)));
+    result = await use(database, () => compareMark(rows.readCounters(database)));
   } catch (cause) {
     // Other errors are not about the store.
     throw String(getErrno(cause)).startsWith("SQLITE_") ? openError(path, cause) : cause;
@@ -78,9 +78,9 @@ async function withStore<T>(
 
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
 export const backup = (path: string, file: string, { signal }: TaskOptions): Promise<BackupSummary> =>
-  withStore(path, (database, assertComplete) =>
+  withStore(path, (database, compareMark) =>
     createFileAtomic(file, PRIVATE_MODE, (part) =>
-      copyInto(part, database, assertComplete, signal).catch((error) => {
+      copyInto(part, database, compareMark, signal).catch((error) => {
         // A full disk leaves a journal.
         removeDatabase(part);
         throw error;
@@ -88,8 +88,8 @@ export const backup = (path: string, file: string, { signal }: TaskOptions): Pro
     ),
   );
 
-async function copyInto(part: string, database: Database, assertComplete: () => void, signal: AbortSignal) {
-  assertComplete();
+async function copyInto(part: string, database: Database, compareMark: () => unknown, signal: AbortSignal) {
+  compareMark();
   await yieldToEventLoop(signal);
   database.query("VACUUM INTO ?").run(part);
   await yieldToEventLoop(signal);
@@ -202,7 +202,7 @@ async function restoreExport(file: string, part: string, task: TaskOptions) {
 
 /** The warning of its result says why the file may lack changes. */
 function restoreBackup(file: string, part: string) {
-  const mark = readMark(file);
+  const compareMark = readMark(file);
   createPrivate(part);
   copyFileSync(file, part);
   chmodSync(part, PRIVATE_MODE);
@@ -214,9 +214,8 @@ function restoreBackup(file: string, part: string) {
         `${file}: it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
       );
     const counters = rows.assertIntact(copy);
-    assertNothingLost(file, mark, counters);
+    const warning = compareMark(counters);
     makeNew(copy);
-    const warning = copyWarning(file, mark, counters);
     return { ...summarize(copy), counters: rows.readCounters(copy), warning };
   } catch (cause) {
     throw openError(file, cause);
@@ -259,9 +258,9 @@ export const exportTodos = (
   write: (text: string) => Promise<void>,
   { keys: withKeys, ...task }: TransferOptions,
 ): Promise<TransferSummary> =>
-  withStore(path, (database, assertComplete) => {
+  withStore(path, (database, compareMark) => {
     const read = database.transaction(() => {
-      assertComplete();
+      compareMark();
       const { table, keys, counters } = rows.readContents(database, () => {});
       return {
         lastId: counters.last_id,
@@ -280,7 +279,7 @@ export const exportSkippingDamaged = (
   write: (text: string) => Promise<void>,
   { keys: withKeys, ...task }: TransferOptions,
 ): Promise<SkipDamagedSummary> =>
-  withStore(path, async (database, assertComplete) => {
+  withStore(path, async (database, compareMark) => {
     const problems: string[] = [];
     const attempt = <T>(what: string, read: () => T): T | undefined => {
       try {
@@ -292,7 +291,7 @@ export const exportSkippingDamaged = (
     };
     attempt("left out what is damaged", () => rows.assertIntact(database));
     const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
-    if (counters !== undefined) attempt("the store may lack changes", assertComplete);
+    if (counters !== undefined) attempt("the store may lack changes", compareMark);
     const found = [...rows.readIntactTodos(database, 1n, MAX_SQLITE_ID)];
     const todos = [...new Map(found.map(([id, json]) => [id, json]))].sort(([a], [b]) => (a < b ? -1 : 1));
     const keys = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
@@ -369,15 +368,17 @@ export const migrate = (path: string): Promise<MigrationSummary> =>
 /** Implements `StoreAdmin.check`. Changes nothing. */
 export async function check(path: string): Promise<CheckResult[]> {
   try {
-    return await withStore(path, (database, assertComplete) => {
+    return await withStore(path, (database, compareMark) => {
       // A snapshot: a server may write meanwhile.
       const run = database.transaction(() => [
-        runCheck("structure", () => rows.assertStructure(database)),
-        runCheck("contents", () => rows.readIntact(database)),
-        runCheck("history", () => assertHistory(database)),
-        ...checkMark(path, database, assertComplete),
+        runCheck("structure", () => void rows.assertStructure(database)),
+        runCheck("contents", () => void rows.readIntact(database)),
+        runCheck("history", () => void assertHistory(database)),
+        runCheck("mark", compareMark),
       ]);
-      return run.deferred();
+      // A backup has no mark.
+      const isBackup = !existsSync(`${path}-mark`);
+      return run.deferred().filter(({ name, detail }) => !(isBackup && name === "mark" && detail === "ok"));
     });
   } catch (error) {
     // SQLite can read nothing in the file.
@@ -386,18 +387,10 @@ export async function check(path: string): Promise<CheckResult[]> {
   }
 }
 
-function checkMark(path: string, database: Database, assertComplete: () => void): CheckResult[] {
-  const result = runCheck("mark", assertComplete);
-  const warning = result.isSound && copyWarning(path, readMark(path), rows.readCounters(database));
-  if (warning) return [{ ...result, detail: warning }];
-  // A backup has no mark.
-  return existsSync(`${path}-mark`) ? [result] : [];
-}
-
-function runCheck(name: string, run: () => unknown): CheckResult {
+/** @param run returns a warning */
+function runCheck(name: string, run: () => string | undefined): CheckResult {
   try {
-    run();
-    return { name, isSound: true, detail: "ok" };
+    return { name, isSound: true, detail: run() ?? "ok" };
   } catch (error) {
     if (!isDamage(error) && !(error instanceof PreconditionError)) throw error;
     return { name, isSound: false, detail: oneLine(error) };
@@ -412,24 +405,17 @@ function assertHistory(database: Database): void {
   if (damaged.length > 0) throw new rows.DamageError(`${damaged.length} idempotency keys are damaged`);
 }
 
-export interface SqliteProbe {
-  /** The id of the store; `undefined` if the store does not exist. */
-  readonly id: string | undefined;
-  /** Whether another process has locked the store. */
-  readonly isLocked: boolean;
-}
-
 /**
  * Checks that a server can open a store and write it, or can create it, and changes nothing. Throws an Error with the
- * reason if it cannot. It does not throw because another process has the lock.
+ * reason if it cannot. Returns the id of the store, which is undefined if it does not exist, and whether another process has locked it.
  */
-export async function probeSqlite(path: string): Promise<SqliteProbe> {
+export async function probeSqlite(path: string) {
   assertWritable(path);
   assertNothingLeft(path);
   if (!existsSync(path)) return { id: undefined, isLocked: false };
-  return withStore(path, (database, assertComplete) => {
+  return withStore(path, (database, compareMark) => {
     const { id } = rows.assertIntact(database);
-    assertComplete();
+    compareMark();
     return { id, isLocked: isLocked(path) };
   });
 }

@@ -16,7 +16,7 @@ import { WriteHealth } from "../write-health.ts";
 import { answerInTime, WriteQueue } from "../write-queue.ts";
 import { insert, remove, setDone } from "../writes.ts";
 import { createDatabase, openDatabase, openError } from "./database.ts";
-import { assertNothingLost, copyWarning, readMark } from "./file-watch.ts";
+import { readMark } from "./file-watch.ts";
 import { canonicalPath } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
@@ -45,12 +45,12 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
   let reader: Database | undefined;
   let writer: Writer | undefined;
   try {
-    const mark = readMark(path);
+    const compareMark = readMark(path);
     if (createDatabase(path)) options.onCreated();
     // It closes last if the start fails, so that a damaged WAL stays as it is.
     reader = openDatabase(path, "read");
     const counters = readCounters(reader);
-    assertNothingLost(path, mark, counters);
+    const warning = compareMark(counters);
     // The writer thread checks the structure of the file while this thread loads the contents.
     writer = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
     const opened = writer.request({ type: "open", name, path, maxEvents: options.maxEvents });
@@ -60,7 +60,6 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     const store = new SqliteStore(name, path, start, writer, lock, options);
     await store.start();
     reader.close();
-    const warning = copyWarning(path, mark, counters);
     if (warning !== undefined) options.onWarning(warning);
     for (const file of findRescueFiles(path))
       options.onWarning(
