@@ -3,41 +3,11 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { run } from "./command.ts";
-import { copyWithoutFsync } from "./patched-copy.ts";
 import { skipFor } from "./skip.ts";
-import {
-  type Call,
-  isCreated,
-  isSync,
-  syncs,
-  type Trace,
-  traceCommand,
-  tracePosts,
-  whyUntraceable,
-} from "./strace.ts";
+import { isSync, syncs, traceCommand, whyUntraceable } from "./strace.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
-const path = join(folder, "todos.db");
-
-describe.skipIf(skipFor(whyUntraceable))("fsync of the write-ahead log", () => {
-  test("finishes before each 201 for a to-do of the transaction", async () => {
-    const trace = await tracePosts(path);
-    expect(acknowledgedTooSoon(trace, path)).toEqual([]);
-
-    const { calls } = trace;
-    const made = calls.find(({ name, args }) => name === "openat" && args.includes(`"${path}-wal"`));
-    const named = calls.find((call) => syncs(call, folder) && call.began > (made?.ended ?? Number.NaN));
-    expect(named?.ended).toBeLessThan(calls.find(isCreated)?.began ?? Number.NaN);
-  });
-
-  test("is reported as missing when the server skips it", async () => {
-    const copy = await copyWithoutFsync(join(folder, "copy"));
-    const lax = join(folder, "lax.db");
-    const trace = await tracePosts(lax, copy);
-    expect(acknowledgedTooSoon(trace, lax).length).toBeGreaterThan(trace.titles.length / 2);
-  });
-});
 
 describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is created atomically", () => {
   const source = join(folder, "source.db");
@@ -94,19 +64,7 @@ describe.skipIf(skipFor(whyUntraceable))("todo backup succeeds on a file system"
     const store = await openSqlite(source);
     await store.insert("a");
     await store.close();
-    const backup = () =>
-      run([
-        ...["strace", "-f", "-y", "-o", trace, ...options],
-        ...[
-          process.execPath,
-          "--no-env-file",
-          "src/cli/main.ts",
-          "backup",
-          file,
-          "--store",
-          `sqlite:${source}`,
-        ],
-      ]);
+    const backup = () => backUp(source, file, trace, options);
     {
       await using command = backup();
       expect([command.stderr(), await command.exited]).toEqual(["", 0]);
@@ -126,45 +84,15 @@ describe.skipIf(skipFor(whyUntraceable))("todo backup succeeds on a file system"
     await mkdir(inLimited);
     await (await openSqlite(source)).close();
     const calls = "link,linkat,rename,renameat,renameat2";
-    await using command = run([
-      ...[
-        "strace",
-        "-f",
-        "-o",
-        join(folder, "unnamed"),
-        "-e",
-        `trace=${calls}`,
-        "-e",
-        `inject=${calls}:error=EPERM`,
-      ],
-      ...[process.execPath, "--no-env-file", "src/cli/main.ts", "backup", join(inLimited, "backup")],
-      ...["--store", `sqlite:${source}`],
-    ]);
+    const options = ["-e", `trace=${calls}`, "-e", `inject=${calls}:error=EPERM`];
+    await using command = backUp(source, join(inLimited, "backup"), join(folder, "unnamed"), options);
     expect(await command.exited).toBe(1);
     expect(await readdir(inLimited)).toEqual([]);
   });
 });
 
-/** Returns the titles whose 201 was sent before an fsync of their transaction had succeeded. */
-function acknowledgedTooSoon({ calls, titles }: Trace, path: string): string[] {
-  const writes = calls.filter(({ name, args }) => name === "pwrite64" && args.includes(`<${path}-wal>`));
-  const logSyncs = calls.filter((call) => syncs(call, `${path}-wal`));
-  const replies = calls.filter(isCreated);
-  return titles.filter((title) => {
-    const reply = replies.find(({ args }) => args.includes(title));
-    const written = writes.findIndex(({ args }) => args.includes(title));
-    const commit = writes.find((_, at) => at >= written && isLastOfTransaction(writes[at - 1]));
-    if (reply === undefined || written < 0 || commit === undefined)
-      throw new Error(`the trace has no complete write of ${title}`);
-    return !logSyncs.some(({ began, ended }) => began > commit.ended && ended < reply.began);
-  });
-}
-
-/**
- * Returns whether a write is the header of a transaction's last frame. Its second number is the size of the database in
- * pages, which is 0 in all other frames (https://www.sqlite.org/fileformat2.html#walformat).
- */
-function isLastOfTransaction(write: Call | undefined): boolean {
-  const pages = /"[\s\S]{4}([\s\S]{4})[\s\S]{16}", 24, \d+$/.exec(write?.args ?? "")?.[1];
-  return pages !== undefined && pages !== "\0\0\0\0";
-}
+const backUp = (source: string, file: string, trace: string, options: readonly string[]) =>
+  run([
+    ...["strace", "-f", "-y", "-o", trace, ...options, process.execPath, "--no-env-file", "src/cli/main.ts"],
+    ...["backup", file, "--store", `sqlite:${source}`],
+  ]);

@@ -13,6 +13,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { skipFor } from "../../../test/skip.ts";
@@ -113,7 +114,10 @@ const COMMANDS: Readonly<Record<string, (path: string) => unknown>> = {
     }
   },
   doctor: probeSqlite,
-  backup: (path) => backup(path, newPath(), { signal }),
+  backup: async (path) => {
+    const file = newPath();
+    await backup(path, file, { signal }).finally(() => expect(globSync(`${file}*`)).toEqual([]));
+  },
   export: (path) => exportTodos(path, async () => {}, { signal }),
   import: (path) => importTodos(path, lines(), 10, { signal }),
   migrate,
@@ -171,6 +175,13 @@ const rows = (said: string, noticedBy: readonly string[], changes: Readonly<Reco
   );
 
 const INJURIES: readonly Injury[] = [
+  {
+    what: "no folder",
+    store: async () => join(newPath(), "todos.db"),
+    injure: () => {},
+    said: "check that its folder exists, and that its disk is mounted",
+    noticedBy: ["serve", "keys", "doctor", "import"],
+  },
   ...rows("is damaged", READERS, {
     "another title": `UPDATE todos SET json = replace(json, '"a"', '"c"') WHERE id = 1`,
     "another state": "UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 1",
@@ -380,7 +391,7 @@ describe("a store with", () => {
     },
   );
 
-  const restorable = INJURIES.filter(({ what }) => !/another program|lock/.test(what));
+  const restorable = INJURIES.filter(({ what }) => !/no folder|another program|lock/.test(what));
   test.each(restorable.map((injury) => [injury.what, injury] as const))(
     "%s is moved aside by a restore, after which a server starts",
     async (_what, { store, injure }) => {
