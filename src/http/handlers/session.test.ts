@@ -21,6 +21,12 @@ interface Jar {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+/** A browser that is signed in. */
+interface Browser extends Jar {
+  readonly id: string;
+  readonly name: string;
+}
+
 /** Starts a private service with an API key and the users ann and bob. The stored entry of ann and the clock can change. */
 async function startPrivate(scope: Scope = "write", network: ServiceOptions["network"] = {}) {
   const store = openMemory();
@@ -65,14 +71,14 @@ async function startPrivate(scope: Scope = "write", network: ServiceOptions["net
   });
   const signIn = (body: object, headers: Readonly<Record<string, string>> = {}): Promise<Response> =>
     service.sendJson("POST", "/api/session", body, { headers: { "User-Agent": ANDROID, ...headers } });
-  const jar = async (body: object): Promise<Jar> => {
+  const jar = async (body: object): Promise<Browser> => {
     const response = await signIn(body);
     expect(response.status).toBe(201);
-    return cookieOf(response);
+    return { ...(await jsonOf(response)), ...cookieOf(response) };
   };
   /** Makes a link, and returns its code. */
-  const newCode = async (init: Jar): Promise<string> => {
-    const response = await service.send("POST", "/api/session/links", init);
+  const newCode = async (init: Jar, path = "/api/session/links"): Promise<string> => {
+    const response = await service.send("POST", path, init);
     expect(response.status).toBe(201);
     const { link } = await jsonOf(response);
     expect(link).toStartWith(`${service.url}/#sign-in=`);
@@ -107,21 +113,14 @@ describe("POST /api/session", () => {
 
   test("names the second browser of a kind and of a user or key with a number", async () => {
     await using service = await startPrivate();
-    const names = [];
-    for (const body of [ANN, { token: service.phone.token }, ANN])
-      names.push((await jsonOf(await service.signIn(body))).name);
-    expect(names).toEqual([
-      "ann · Firefox on Android",
-      "phone · Firefox on Android",
-      "ann · Firefox on Android 2",
-    ]);
-  });
-
-  test("gives a browser of an owner with a long name a name that can be exported and imported", async () => {
-    await using service = await startPrivate();
-    const { token } = await mint(service.keys, "ä".repeat(100));
-    const { name } = await jsonOf(await service.signIn({ token }));
-    expect(name).toBe(`${"ä".repeat(60)} · Firefox on Android`);
+    for (const [body, owner, number] of [
+      [ANN, "ann", ""],
+      [{ token: service.phone.token }, "phone", ""],
+      [ANN, "ann", " 2"],
+      // This name can be exported and imported.
+      [{ token: (await mint(service.keys, "ä".repeat(100))).token }, "ä".repeat(60), ""],
+    ] as const)
+      expect((await service.jar(body)).name).toBe(`${owner} · Firefox on Android${number}`);
   });
 
   test.each<[what: string, body: object, status: number, code: string]>([
@@ -382,10 +381,9 @@ describe("GET and DELETE /api/session", () => {
     await using service = await startPrivate();
     const [ann, second] = [await service.jar(ANN), await service.jar(ANN)];
     const phone = await service.jar({ token: service.phone.token });
-    const [parentId, , secondId, phoneId] = (await service.keys.list()).map(({ id }) => id);
-    for (const id of [phoneId, parentId, "nowhere"])
+    for (const id of [phone.id, service.phone.key.id, "nowhere"])
       expect(await service.outcome(`DELETE /api/session/devices/${id}`, ann)).toBe("404 key_not_found");
-    expect(await service.outcome(`DELETE /api/session/devices/${secondId}`, ann)).toBe("204");
+    expect(await service.outcome(`DELETE /api/session/devices/${second.id}`, ann)).toBe("204");
     const statuses = [ann, second, phone].map((init) => service.statusOf("/api/todos", init));
     expect(await Promise.all(statuses)).toEqual([200, 401, 200]);
   });
@@ -536,4 +534,78 @@ test("GET /admin/keys says whose each browser is, and shows no links", async () 
     ["ann · Firefox on Android", "ann"],
     ["phone · Firefox on Android", "phone"],
   ]);
+});
+
+describe("a name", () => {
+  /** Starts a service with the keys ben and cleo, and a browser of each and of ann. */
+  async function start() {
+    const service = await startPrivate();
+    const person = async (name: string) => {
+      const { key, token } = await mint(service.keys, name);
+      return { id: key.id, token, device: await service.jar({ token }) };
+    };
+    const [ben, cleo] = [await person("ben"), await person("cleo")];
+    /** Returns the new name, or the outcome of an error. */
+    const rename = async (path: string, name: unknown, init: Jar): Promise<string> => {
+      const response = await service.sendJson("PATCH", path, { name }, init);
+      return response.ok ? (await jsonOf(response)).name : (await statusAndCode(response)).join(" ");
+    };
+    const whoami = async (token = ""): Promise<string> =>
+      (await service.send("GET", "/api/whoami", as(`Bearer ${token}`))).text();
+    return { ...service, rename, whoami, ben, cleo, ann: await service.jar(ANN) };
+  }
+
+  test("of its own browsers is changed by their owner, and still begins with the owner", async () => {
+    await using service = await start();
+    const { ann, ben, cleo } = service;
+    const rename = (id: string, name: unknown, init: Jar = ben.device) =>
+      service.rename(`/api/session/devices/${id}`, name, init);
+    expect(await rename(ben.device.id, "Kitchen tablet")).toBe("ben · Kitchen tablet");
+    expect(await rename(ben.device.id, "cleo")).toBe("ben · cleo");
+    expect(await service.whoami(ben.device.headers.Cookie?.slice("__Host-todo=".length))).toBe("ben · cleo");
+    expect(await rename(ann.id, "Laptop", ann)).toBe("ann · Laptop");
+    for (const id of [cleo.device.id, ann.id, ben.id, "absent00"])
+      expect([id, await rename(id, "mine")]).toEqual([id, "404 key_not_found"]);
+    const second = await service.jar({ token: ben.token });
+    expect(await rename(second.id, "cleo")).toBe("409 key_exists");
+    for (const name of [undefined, "", "x".repeat(38), "a\nb", 1])
+      expect(await rename(ben.device.id, name)).toBe("422 validation_failed");
+    expect(await rename(second.id, "x".repeat(37))).toBe(`ben · ${"x".repeat(37)}`);
+    const names = (await service.keys.list()).map(({ name }) => name).filter((name) => name.includes("·"));
+    const others = [cleo.device.name, "ann · Laptop", `ben · ${"x".repeat(37)}`];
+    expect(names).toEqual(["ben · cleo", ...others]);
+  });
+
+  test("of any key or browser is changed by an administrator", async () => {
+    await using service = await start();
+    const { ann, ben, cleo } = service;
+    const rename = (id: string, name: string, init: Jar = as(AS_ANN)) =>
+      service.rename(`/admin/keys/${id}`, name, init);
+    expect(await rename(ben.id, "benjamin")).toBe("benjamin");
+    expect(await service.whoami(ben.token)).toBe("benjamin");
+    expect(await rename(ben.device.id, "Phone")).toBe("benjamin · Phone");
+    expect(await rename(ann.id, "Laptop")).toBe("ann · Laptop");
+    expect(await rename(ben.id, "cleo")).toBe("409 key_exists");
+    expect(await rename("absent00", "x")).toBe("404 key_not_found");
+    expect(await rename(ben.id, " ")).toBe("422 validation_failed");
+    for (const init of [ann, as(`Bearer ${ben.token}`)])
+      expect(await rename(cleo.id, "mine", init)).toBe("401 unauthorized");
+    const crossSite = as(AS_ANN, { "Sec-Fetch-Site": "cross-site" });
+    expect(await rename(cleo.id, "x", crossSite)).toBe("403 cross_site_write");
+  });
+
+  test("of a key stays when an administrator makes a link for it, and so does its token", async () => {
+    await using service = await start();
+    const { ann, ben } = service;
+    const lineOf = (id: string): string => `POST /admin/keys/${id}/links`;
+    const code = await service.newCode(as(AS_ANN), `/admin/keys/${ben.id}/links`);
+    expect((await service.jar({ code })).name).toStartWith("ben · ");
+    expect(await service.whoami(ben.token)).toBe("ben");
+    for (const id of [ben.device.id, "absent00"])
+      expect(await service.outcome(lineOf(id), as(AS_ANN))).toBe("404 key_not_found");
+    for (const init of [ann, ben.device])
+      expect(await service.outcome(lineOf(ben.id), init)).toBe("401 unauthorized");
+    const foreign = as(AS_ANN, { Origin: "https://evil.example" });
+    expect(await service.outcome(lineOf(ben.id), foreign)).toBe("403 cross_site_write");
+  });
 });
