@@ -3,11 +3,8 @@ import { countRequests } from "../../test/observer.ts";
 import { statusAndCode } from "../../test/problem.ts";
 import { openSocket, request, sendRaw, statusOf } from "../../test/raw-http.ts";
 import { startService, type TestService } from "../../test/service.ts";
-import { storeWith } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
-import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import type { TodoStore } from "../todo.ts";
 
 const HOUR = 60 * 60 * 1000;
 const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
@@ -87,20 +84,7 @@ describe("an Idempotency-Key", () => {
   });
 });
 
-test("an Idempotency-Key of a failed or unfinished request can be used again after an error", async () => {
-  let isDown = true;
-  const memory = openMemory();
-  const insert: TodoStore["insert"] = (title, key) => {
-    if (isDown) throw new ServiceError("store_unavailable");
-    return memory.insert(title, key);
-  };
-  await using service = startService({ store: storeWith({ insert }) });
-  expect(await statusAndCode(await post(service, "a"))).toEqual([503, "store_unavailable"]);
-  isDown = false;
-  expect((await post(service, "a")).status).toBe(201);
-});
-
-test("an Idempotency-Key of a failed or unfinished request can be used while the upload of a body is stalled", async () => {
+test("an Idempotency-Key can be used while the upload of a body is stalled", async () => {
   const requests = countRequests();
   await using service = startService({ observer: requests.observer });
   const head = ["Content-Type: application/json", `Idempotency-Key: ${KEY}`, "Content-Length: 100"];

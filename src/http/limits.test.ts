@@ -13,7 +13,7 @@ import { openMemory } from "../storage/memory/store.ts";
 import { createService, type ServiceOptions } from "./service.ts";
 
 /** The number of concurrent POSTs. */
-const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 1000);
+const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 200);
 const OVERLOAD_DELAY_MS = 20;
 
 /** A store whose inserts wait until the test releases them. */

@@ -97,22 +97,21 @@ test("the log of rejected tokens has one line per network and reason, and a summ
     credentials: { lookupClient },
     network: { trustedProxies: ["127.0.0.1"] },
   });
-  const send = async (token: string, address: string, times: number): Promise<void> => {
-    const headers = { Authorization: `Bearer ${token}`, "X-Forwarded-For": address };
-    for (let time = 0; time < times; time++) await service.send("GET", "/api/whoami", { headers });
-  };
-  await send("x", "192.0.2.7", 20);
-  await send("x x", "192.0.2.7", 3);
-  await send("x", "2001:db8::1", 2);
-  await send("x", "2001:db8::2", 2);
+  for (const [token, address] of [
+    ["x", "192.0.2.7"],
+    ["x x", "192.0.2.7"],
+    ["x", "2001:db8::1"],
+    ["x", "2001:db8::2"],
+  ] as const)
+    for (const _ of [1, 2])
+      await service.send("GET", "/api/whoami", as(`Bearer ${token}`, { "X-Forwarded-For": address }));
   service.close();
-  const fields = (reason: string, address: string) => ({ surface: "bearer", reason, address });
-  expect(service.lines.map(({ fields }) => fields)).toEqual([
-    fields("unknown", "192.0.2.7"),
-    fields("malformed", "192.0.2.7"),
-    fields("unknown", "2001:db8::1"),
-    { ...fields("unknown", "192.0.2.7"), times: 19 },
-    { ...fields("malformed", "192.0.2.7"), times: 2 },
-    { ...fields("unknown", "2001:db8::2"), times: 3 },
+  expect(service.lines.map(({ fields }) => [fields.reason, fields.address, fields.times])).toEqual([
+    ["unknown", "192.0.2.7", undefined],
+    ["malformed", "192.0.2.7", undefined],
+    ["unknown", "2001:db8::1", undefined],
+    ["unknown", "192.0.2.7", 1],
+    ["malformed", "192.0.2.7", 1],
+    ["unknown", "2001:db8::2", 3],
   ]);
 });

@@ -29,6 +29,10 @@ interface Surface {
   readonly root: readonly [path: string, outcome: string];
 }
 
+function errorThrown(error: Error): never {
+  throw error;
+}
+
 const BEARER = 'Bearer realm="todo api"';
 const BASIC = 'Basic realm="todo admin", charset="UTF-8"';
 
@@ -112,19 +116,12 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
   });
 
   const cause = new Error("s3cret: password of the database");
+  const unavailable = new ServiceError("credentials_unavailable", { detail: "s3cret" });
   test.each<[what: string, fail: () => Promise<never>]>([
-    [
-      "throws",
-      () => {
-        throw cause;
-      },
-    ],
+    ["throws", () => errorThrown(cause)],
     ["rejects", () => Promise.reject(cause)],
     ["rejects with undefined", () => Promise.reject(undefined)],
-    [
-      "rejects with a ServiceError",
-      () => Promise.reject(new ServiceError("credentials_unavailable", { detail: "s3cret" })),
-    ],
+    ["rejects with a ServiceError", () => Promise.reject(unavailable)],
   ])("responds with 503 without details, never with 401, if the check %s", async (_what, fail) => {
     await using service = startService({ credentials: { lookupClient: fail, checkUser: fail } });
     for (const one of [path, root[0], `${root[0]}/x`]) {

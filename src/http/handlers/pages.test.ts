@@ -159,20 +159,6 @@ describe("/service-worker.js", () => {
     const parts = partsOf(html).filter((path) => /\.(?:svg|css|js)$/.test(path));
     expect(kept.toSorted()).toEqual([...parts].toSorted());
   });
-
-  test("and the page are the same in private mode, without credentials", async () => {
-    const seen = async (privateMode: boolean, path: string) => {
-      await using service = startService({ access: { privateMode } });
-      const response = await service.send("GET", path, OPENED);
-      const { date: _, ...headers } = Object.fromEntries(response.headers);
-      return { status: response.status, headers, text: await response.text() };
-    };
-    for (const path of ["/", "/docs", "/service-worker.js", "/api/openapi.json"]) {
-      const open = await seen(false, path);
-      expect(open.status).toBe(200);
-      expect(await seen(true, path)).toEqual(open);
-    }
-  });
 });
 
 interface Manifest {
