@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mint } from "../../test/credentials.ts";
 import { errorOf } from "../../test/rejection.ts";
 import { errorsOf } from "../../test/validation-errors.ts";
@@ -69,33 +69,31 @@ test("parseOverlap returns 24 hours by default and accepts 0", () => {
   expect([parseOverlap(undefined), parseOverlap("0"), parseOverlap("1h")]).toEqual([DAY, 0, HOUR]);
 });
 
-describe("parseNewKey", () => {
-  test.each<[what: string, body: object, lifetime: number | undefined, scope: Scope]>([
-    ["a name", {}, undefined, "write"],
-    ["the default scope", { scope: "write" }, undefined, "write"],
-    ["a scope", { scope: "read" }, undefined, "read"],
-    ["a lifetime", { expires: "90d" }, 90 * DAY, "write"],
-    ["other properties", { id: "x", token: "t", createdAt: 0 }, undefined, "write"],
-  ])("parses %s", (_what, body, lifetime, scope) => {
-    expect(parseNewKey({ name: "ci", ...body })).toEqual({ name: "ci", lifetime, scope });
-  });
+test.each<[what: string, body: object, lifetime: number | undefined, scope: Scope]>([
+  ["a name", {}, undefined, "write"],
+  ["the default scope", { scope: "write" }, undefined, "write"],
+  ["a scope", { scope: "read" }, undefined, "read"],
+  ["a lifetime", { expires: "90d" }, 90 * DAY, "write"],
+  ["other properties", { id: "x", token: "t", createdAt: 0 }, undefined, "write"],
+])("parseNewKey parses %s", (_what, body, lifetime, scope) => {
+  expect(parseNewKey({ name: "ci", ...body })).toEqual({ name: "ci", lifetime, scope });
+});
 
-  test.each(["Read", "", "admin", null, 1, {}])("rejects the scope %j", (scope) => {
-    expect(errorsOf(() => parseNewKey({ name: "ci", scope }))).toEqual([
-      { field: "scope", message: 'must be "read" or "write"' },
-    ]);
-  });
+test.each(["Read", "", "admin", null, 1, {}])("parseNewKey rejects the scope %j", (scope) => {
+  expect(errorsOf(() => parseNewKey({ name: "ci", scope }))).toEqual([
+    { field: "scope", message: 'must be "read" or "write"' },
+  ]);
+});
 
-  test.each<[what: string, body: unknown, fields: readonly string[]]>([
-    ["undefined", undefined, ["name"]],
-    ["null", null, ["name"]],
-    ["a list", ["ci"], ["name"]],
-    ["an invalid name", { name: " " }, ["name"]],
-    ["an invalid lifetime", { name: "ci", expires: "1y" }, ["expires"]],
-    ["an invalid name and an invalid lifetime", { name: "\t", expires: 0 }, ["name", "name", "expires"]],
-  ])("rejects %s", (_what, body, fields) => {
-    expect(errorsOf(() => parseNewKey(body)).map(({ field }) => field)).toEqual([...fields]);
-  });
+test.each<[what: string, body: unknown, fields: readonly string[]]>([
+  ["undefined", undefined, ["name"]],
+  ["null", null, ["name"]],
+  ["a list", ["ci"], ["name"]],
+  ["an invalid name", { name: " " }, ["name"]],
+  ["an invalid lifetime", { name: "ci", expires: "1y" }, ["expires"]],
+  ["an invalid name and an invalid lifetime", { name: "\t", expires: 0 }, ["name", "name", "expires"]],
+])("parseNewKey rejects %s", (_what, body, fields) => {
+  expect(errorsOf(() => parseNewKey(body)).map(({ field }) => field)).toEqual([...fields]);
 });
 
 test("parseRotation returns the overlap", () => {
@@ -150,109 +148,105 @@ test("createKey stores the hash of a token that is shown once", async () => {
   expect(Bun.inspect(keys, { depth: Number.POSITIVE_INFINITY })).not.toContain(token.slice(5, 15));
 });
 
-describe("createKeyLookup", () => {
-  test("accepts a key until it expires", async () => {
-    const { keys } = openMemory();
-    const { token } = await createdKey(keys, "ci", DAY);
-    expect(await nameAt(keys, token, NOW)).toBe("ci");
-    expect(await nameAt(keys, token, NOW + DAY - 1)).toBe("ci");
-    expect(await nameAt(keys, token, NOW + DAY)).toBeUndefined();
-    const lasting = await createdKey(keys, "backup");
-    expect(await nameAt(keys, lasting.token, NOW + 36_500 * DAY)).toBe("backup");
-  });
+test("createKeyLookup accepts a key until it expires", async () => {
+  const { keys } = openMemory();
+  const { token } = await createdKey(keys, "ci", DAY);
+  expect(await nameAt(keys, token, NOW)).toBe("ci");
+  expect(await nameAt(keys, token, NOW + DAY - 1)).toBe("ci");
+  expect(await nameAt(keys, token, NOW + DAY)).toBeUndefined();
+  const lasting = await createdKey(keys, "backup");
+  expect(await nameAt(keys, lasting.token, NOW + 36_500 * DAY)).toBe("backup");
+});
 
-  test("accepts the token, but not its id, name or hash", async () => {
-    const { keys } = openMemory();
-    const { key, token } = await createdKey(keys, "ci");
-    const hashes = ["hex", "latin1"].map((encoding) =>
-      hashToken(token).toString(encoding === "hex" ? "hex" : "latin1"),
-    );
-    for (const other of ["", "ci", key.id, token.slice(0, -1), `${token}x`, ...hashes])
-      expect(await nameAt(keys, other, NOW)).toBeUndefined();
-  });
+test("createKeyLookup accepts the token, but not its id, name or hash", async () => {
+  const { keys } = openMemory();
+  const { key, token } = await createdKey(keys, "ci");
+  const hashes = ["hex", "latin1"].map((encoding) =>
+    hashToken(token).toString(encoding === "hex" ? "hex" : "latin1"),
+  );
+  for (const other of ["", "ci", key.id, token.slice(0, -1), `${token}x`, ...hashes])
+    expect(await nameAt(keys, other, NOW)).toBeUndefined();
+});
 
-  test("compares the hash that the store returns", async () => {
-    const { keys } = openMemory();
-    const { key, token } = await createdKey(keys, "ci");
-    const careless: KeyStore = {
-      ...keys,
-      find: () => ({ ...key, tokenHash: hashToken(token) }),
-      recordUse: () => {},
-    };
-    expect(await nameAt(careless, token, NOW)).toBe("ci");
-    expect(await nameAt(careless, mintToken(), NOW)).toBeUndefined();
-  });
+test("createKeyLookup compares the hash that the store returns", async () => {
+  const { keys } = openMemory();
+  const { key, token } = await createdKey(keys, "ci");
+  const careless: KeyStore = {
+    ...keys,
+    find: () => ({ ...key, tokenHash: hashToken(token) }),
+    recordUse: () => {},
+  };
+  expect(await nameAt(careless, token, NOW)).toBe("ci");
+  expect(await nameAt(careless, mintToken(), NOW)).toBeUndefined();
+});
 
-  test("records a use once a second, but no rejection", async () => {
-    const { keys } = openMemory();
-    const { token } = await createdKey(keys, "ci", DAY);
-    const lastUse = async () => (await keys.list())[0]?.lastUsedAt;
-    for (const [usedAt, recorded] of [
-      [5, 5],
-      [1004, 5],
-      [1005, 1005],
-      [DAY, 1005],
-    ] as const) {
-      await nameAt(keys, token, NOW + usedAt);
-      await nameAt(keys, mintToken(), NOW + 6000);
-      expect(await lastUse()).toBe(NOW + recorded);
-    }
-  });
+test("createKeyLookup records a use once a second, but no rejection", async () => {
+  const { keys } = openMemory();
+  const { token } = await createdKey(keys, "ci", DAY);
+  const lastUse = async () => (await keys.list())[0]?.lastUsedAt;
+  for (const [usedAt, recorded] of [
+    [5, 5],
+    [1004, 5],
+    [1005, 1005],
+    [DAY, 1005],
+  ] as const) {
+    await nameAt(keys, token, NOW + usedAt);
+    await nameAt(keys, mintToken(), NOW + 6000);
+    expect(await lastUse()).toBe(NOW + recorded);
+  }
+});
 
-  test("fails with the store's error", async () => {
-    const { keys } = openMemory();
-    const broken: KeyStore = { ...keys, find: () => Promise.reject(new ServiceError("store_unavailable")) };
-    expect((await errorOf(nameAt(broken, mintToken(), NOW))).message).toContain("store_unavailable");
+test("createKeyLookup fails with the store's error", async () => {
+  const { keys } = openMemory();
+  const broken: KeyStore = { ...keys, find: () => Promise.reject(new ServiceError("store_unavailable")) };
+  expect((await errorOf(nameAt(broken, mintToken(), NOW))).message).toContain("store_unavailable");
+});
+
+test("rotateKey accepts both tokens during the overlap", async () => {
+  const { keys } = openMemory();
+  const old = await createdKey(keys, "ci");
+  const { token, key } = await rotated(keys, old.key, HOUR, NOW + DAY);
+  expect(key).toEqual({ id: expect.any(String), name: "ci", scope: "write", createdAt: NOW + DAY });
+  const acceptedNames = async (now: number) => [
+    await nameAt(keys, old.token, now),
+    await nameAt(keys, token, now),
+  ];
+  expect(await acceptedNames(NOW + DAY + HOUR - 1)).toEqual(["ci", "ci"]);
+  expect(await acceptedNames(NOW + DAY + HOUR)).toEqual([undefined, "ci"]);
+});
+
+test("rotateKey gives every successor the complete lifetime", async () => {
+  const { keys } = openMemory();
+  const first = await createdKey(keys, "ci", 90 * DAY);
+  await createdKey(keys, "another", HOUR);
+  const second = await rotated(keys, first.key, HOUR, NOW + 10 * DAY);
+  const third = await rotated(keys, first.key, HOUR, NOW + 10 * DAY + 1);
+  expect(second.key.expiresAt).toBe(NOW + 100 * DAY);
+  expect(third.key.expiresAt).toBe(NOW + 100 * DAY + 1);
+  const noExpiry = await createdKey(keys, "no-expiry");
+  await rotated(keys, noExpiry.key, 0);
+  expect((await rotated(keys, noExpiry.key, 0)).key.expiresAt).toBeUndefined();
+});
+
+test("rotateKey gives the successor the scope and the lifetime of the newest key of its name", async () => {
+  const { keys } = openMemory();
+  const old = await createdKey(keys, "ci", DAY);
+  const newest = await createKey(keys, "ci", undefined, NOW + DAY, "read");
+  expect(newest?.key.scope).toBe("read");
+  const { key, token } = await rotated(keys, old.key, 0, NOW + DAY + 1);
+  expect([key.scope, key.expiresAt]).toEqual(["read", undefined]);
+  expect(await createKeyLookup(keys, () => NOW + DAY + 2)(token)).toMatchObject({
+    name: "ci",
+    scope: "read",
   });
 });
 
-describe("rotateKey", () => {
-  test("accepts both tokens during the overlap", async () => {
-    const { keys } = openMemory();
-    const old = await createdKey(keys, "ci");
-    const { token, key } = await rotated(keys, old.key, HOUR, NOW + DAY);
-    expect(key).toEqual({ id: expect.any(String), name: "ci", scope: "write", createdAt: NOW + DAY });
-    const acceptedNames = async (now: number) => [
-      await nameAt(keys, old.token, now),
-      await nameAt(keys, token, now),
-    ];
-    expect(await acceptedNames(NOW + DAY + HOUR - 1)).toEqual(["ci", "ci"]);
-    expect(await acceptedNames(NOW + DAY + HOUR)).toEqual([undefined, "ci"]);
-  });
-
-  test("gives every successor the complete lifetime", async () => {
-    const { keys } = openMemory();
-    const first = await createdKey(keys, "ci", 90 * DAY);
-    await createdKey(keys, "another", HOUR);
-    const second = await rotated(keys, first.key, HOUR, NOW + 10 * DAY);
-    const third = await rotated(keys, first.key, HOUR, NOW + 10 * DAY + 1);
-    expect(second.key.expiresAt).toBe(NOW + 100 * DAY);
-    expect(third.key.expiresAt).toBe(NOW + 100 * DAY + 1);
-    const noExpiry = await createdKey(keys, "no-expiry");
-    await rotated(keys, noExpiry.key, 0);
-    expect((await rotated(keys, noExpiry.key, 0)).key.expiresAt).toBeUndefined();
-  });
-
-  test("gives the successor the scope and the lifetime of the newest key of its name", async () => {
-    const { keys } = openMemory();
-    const old = await createdKey(keys, "ci", DAY);
-    const newest = await createKey(keys, "ci", undefined, NOW + DAY, "read");
-    expect(newest?.key.scope).toBe("read");
-    const { key, token } = await rotated(keys, old.key, 0, NOW + DAY + 1);
-    expect([key.scope, key.expiresAt]).toEqual(["read", undefined]);
-    expect(await createKeyLookup(keys, () => NOW + DAY + 2)(token)).toMatchObject({
-      name: "ci",
-      scope: "read",
-    });
-  });
-
-  test("creates nothing for an absent key", async () => {
-    const { keys } = openMemory();
-    const { key } = await createdKey(keys, "ci");
-    expect(await rotateKey(keys, "absent", 0, NOW)).toBeUndefined();
-    expect(await rotateKey(keys, "ci", 0, NOW)).toBeUndefined();
-    await keys.delete(key.id);
-    expect(await rotateKey(keys, key.id, 0, NOW)).toBeUndefined();
-    expect(await keys.list()).toEqual([]);
-  });
+test("rotateKey creates nothing for an absent key", async () => {
+  const { keys } = openMemory();
+  const { key } = await createdKey(keys, "ci");
+  expect(await rotateKey(keys, "absent", 0, NOW)).toBeUndefined();
+  expect(await rotateKey(keys, "ci", 0, NOW)).toBeUndefined();
+  await keys.delete(key.id);
+  expect(await rotateKey(keys, key.id, 0, NOW)).toBeUndefined();
+  expect(await keys.list()).toEqual([]);
 });

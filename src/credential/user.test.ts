@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
 import {
   createFixedUserCheck,
@@ -43,187 +43,183 @@ test("createFixedUserCheck accepts an empty user name and password only if they 
   ]);
 });
 
-describe("createUserCheck", () => {
-  /** Returns a check with the hashes, clock and verifications that it uses. */
-  function checking(initial: Readonly<Record<string, string>>) {
-    const hashes = new Map(Object.entries(initial));
-    const verified: (readonly [password: string, passwordHash: string])[] = [];
-    const time = { ms: 0 };
-    const verify: VerifyPassword = async (password, passwordHash) => {
-      verified.push([password, passwordHash]);
-      return passwordHash.endsWith(`:${password}`);
-    };
-    const now = () => time.ms;
-    return { check: createUserCheck(() => hashes, verify, now), hashes, verified, time };
+/** Returns a check with the hashes, clock and verifications that it uses. */
+function checking(initial: Readonly<Record<string, string>>) {
+  const hashes = new Map(Object.entries(initial));
+  const verified: (readonly [password: string, passwordHash: string])[] = [];
+  const time = { ms: 0 };
+  const verify: VerifyPassword = async (password, passwordHash) => {
+    verified.push([password, passwordHash]);
+    return passwordHash.endsWith(`:${password}`);
+  };
+  const now = () => time.ms;
+  return { check: createUserCheck(() => hashes, verify, now), hashes, verified, time };
+}
+
+test("createUserCheck accepts only the user's own password", async () => {
+  const { check } = checking({ alice: "hash:one", bob: "hash:two" });
+  expect(await check("alice", "one")).toBe(true);
+  expect(await check("bob", "two")).toBe(true);
+  for (const [user, password] of [
+    ["alice", "two"],
+    ["alice", ""],
+    ["Alice", "one"],
+    ["carol", "one"],
+    ["", "one"],
+    ["__proto__", "one"],
+  ] as const) {
+    expect([user, password, await check(user, password)]).toEqual([user, password, false]);
   }
-
-  test("accepts only the user's own password", async () => {
-    const { check } = checking({ alice: "hash:one", bob: "hash:two" });
-    expect(await check("alice", "one")).toBe(true);
-    expect(await check("bob", "two")).toBe(true);
-    for (const [user, password] of [
-      ["alice", "two"],
-      ["alice", ""],
-      ["Alice", "one"],
-      ["carol", "one"],
-      ["", "one"],
-      ["__proto__", "one"],
-    ] as const) {
-      expect([user, password, await check(user, password)]).toEqual([user, password, false]);
-    }
-    expect(await checking({}).check("alice", "one")).toBe(false);
-  });
-
-  test("does not cache a success for another user's hash", async () => {
-    const { check, hashes } = checking({ alice: "hash:one", bob: "hash:two" });
-    expect(await check("alice", "one")).toBe(true);
-    hashes.clear();
-    hashes.set("zoe", "hash:one");
-    expect(await check("alice", "one")).toBe(false);
-    expect(await check("zoe", "one")).toBe(true);
-  });
-
-  test("verifies and rejects passwords of unknown users", async () => {
-    const { check, verified } = checking({ alice: "hash:one" });
-    expect(await check("nobody", "wrong")).toBe(false);
-    expect(await check("nobody", "one")).toBe(false);
-    expect(await check("nobody", "one")).toBe(false);
-    expect(verified).toEqual([
-      ["wrong", "hash:one"],
-      ["one", "hash:one"],
-      ["one", "hash:one"],
-    ]);
-  });
-
-  test("caches a success for one minute", async () => {
-    const { check, verified, time } = checking({ alice: "hash:one" });
-    const at = async (ms: number): Promise<number> => {
-      time.ms = ms;
-      expect(await check("alice", "one")).toBe(true);
-      return verified.length;
-    };
-    expect([await at(0), await at(1), await at(MINUTE - 1), await at(MINUTE)]).toEqual([1, 1, 1, 2]);
-    expect([await at(2 * MINUTE - 1), await at(2 * MINUTE)]).toEqual([2, 3]);
-  });
-
-  test("caches a success for one combination of user, password and hash", async () => {
-    const { check, hashes, verified } = checking({ alice: "hash:one", bob: "other:one" });
-    expect(await check("alice", "one")).toBe(true);
-    // A failure is not cached.
-    for (const _ of [1, 2]) expect(await check("alice", "two")).toBe(false);
-    expect(await check("bob", "one")).toBe(true);
-    expect(verified.length).toBe(4);
-    hashes.set("alice", "new:two");
-    expect([await check("alice", "one"), await check("alice", "two")]).toEqual([false, true]);
-    hashes.delete("bob");
-    expect(await check("bob", "one")).toBe(false);
-    expect(verified.length).toBe(7);
-  });
-
-  test("verifies concurrent requests with the same password once", async () => {
-    const { check, verified } = checking({ alice: "hash:one", bob: "hash:two" });
-    const together = (user: string, password: string) =>
-      Promise.all(Array.from({ length: 20 }, () => check(user, password)));
-    expect(await together("alice", "one")).toEqual(new Array(20).fill(true));
-    expect(await together("bob", "one")).toEqual(new Array(20).fill(false));
-    expect(await together("stranger", "one")).toEqual(new Array(20).fill(false));
-    expect(verified.length).toBe(3);
-    expect(await check("bob", "one")).toBe(false);
-    expect(verified.length).toBe(4);
-  });
-
-  test("caches at most a thousand successes and evicts the oldest", async () => {
-    const names = Array.from({ length: 1001 }, (_, index) => `user${index}`);
-    const { check, verified } = checking(Object.fromEntries(names.map((name) => [name, "hash:one"])));
-    for (const name of names) await check(name, "one");
-    await check("user1", "one");
-    expect(verified.length).toBe(1001);
-    await check("user0", "one");
-    expect(verified.length).toBe(1002);
-  });
-
-  test("throws when verification fails and verifies again later", async () => {
-    let isDown = true;
-    const verify = async () => {
-      if (isDown) throw new Error("no memory");
-      return true;
-    };
-    const check = createUserCheck(
-      () => new Map([["alice", "hash"]]),
-      verify,
-      () => 0,
-    );
-    expect(await Promise.resolve(check("alice", "one")).catch(String)).toBe("Error: no memory");
-    isDown = false;
-    expect(await check("alice", "one")).toBe(true);
-  });
-
-  test.each<[what: string, hash: string, password: string, verifications: number]>([
-    ["72 bytes for bcrypt", BCRYPT, "x".repeat(72), 1],
-    ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
-    ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
-    ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
-  ])(
-    "verifies a password only if the hash covers all of it: %s",
-    async (_what, hash, password, verifications) => {
-      const { check, verified } = checking({ alice: hash });
-      expect(await check("alice", password)).toBe(false);
-      expect(verified.length).toBe(verifications);
-    },
-  );
-
-  test.each([
-    ["bcrypt with the prefix of Apache", BCRYPT],
-    ["bcrypt with the prefix of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
-    ["argon2id", ARGON2ID],
-  ])("accepts %s", async (_what, hash) => {
-    const check = createUserCheck(
-      () => parseUsers(`bob:${hash}`),
-      (password, passwordHash) => Bun.password.verify(password, passwordHash),
-      () => 0,
-    );
-    expect([await check("bob", "secret"), await check("bob", "Secret")]).toEqual([true, false]);
-  });
+  expect(await checking({}).check("alice", "one")).toBe(false);
 });
 
-describe("parseUsers", () => {
-  const NO_HASH = "(bob) has no whole hash of bcrypt (htpasswd -B) or argon2id";
+test("createUserCheck does not cache a success for another user's hash", async () => {
+  const { check, hashes } = checking({ alice: "hash:one", bob: "hash:two" });
+  expect(await check("alice", "one")).toBe(true);
+  hashes.clear();
+  hashes.set("zoe", "hash:one");
+  expect(await check("alice", "one")).toBe(false);
+  expect(await check("zoe", "one")).toBe(true);
+});
 
-  test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([
-    ["an empty file", "", {}],
-    ["blank lines and comments", "\n \n# bob:x\n", {}],
-    ["a line of Apache's htpasswd", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
-    ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
-    ["argon2id with a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
-    ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
-    [
-      "names of object properties",
-      `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
-      { ["__proto__"]: BCRYPT, constructor: BCRYPT },
-    ],
-    ["the byte order mark character in a name", `bob\ufeff:${BCRYPT}`, { "bob\ufeff": BCRYPT }],
-  ])("parses %s", (_what, text, users) => {
-    expect([...parseUsers(text)]).toEqual(Object.entries(users));
-  });
+test("createUserCheck verifies and rejects passwords of unknown users", async () => {
+  const { check, verified } = checking({ alice: "hash:one" });
+  expect(await check("nobody", "wrong")).toBe(false);
+  expect(await check("nobody", "one")).toBe(false);
+  expect(await check("nobody", "one")).toBe(false);
+  expect(verified).toEqual([
+    ["wrong", "hash:one"],
+    ["one", "hash:one"],
+    ["one", "hash:one"],
+  ]);
+});
 
-  test.each<[what: string, text: string, message: string]>([
-    ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
-    ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
-    ["a repeated user", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
-    ["a hash of another kind", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", NO_HASH],
-    ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, NO_HASH],
-    ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, NO_HASH],
-    ["bcrypt with a cost that does not exist", `bob:${BCRYPT.replace("$05$", "$03$")}`, NO_HASH],
-    ["text before argon2id", `bob:!${ARGON2ID}`, NO_HASH],
-    ["a password", "bob:hunter2", NO_HASH],
-    ["no hash", "bob:", NO_HASH],
-    ["text after a hash", `bob:${BCRYPT}:Bob`, NO_HASH],
-  ])("rejects %s and names line and user", (_what, text, message) => {
-    expect(() => parseUsers(text)).toThrow(message);
-    expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
-    for (const secret of ["hunter2", BCRYPT, ARGON2ID])
-      expect(() => parseUsers(text)).toThrow(expect.not.stringContaining(secret));
-  });
+test("createUserCheck caches a success for one minute", async () => {
+  const { check, verified, time } = checking({ alice: "hash:one" });
+  const at = async (ms: number): Promise<number> => {
+    time.ms = ms;
+    expect(await check("alice", "one")).toBe(true);
+    return verified.length;
+  };
+  expect([await at(0), await at(1), await at(MINUTE - 1), await at(MINUTE)]).toEqual([1, 1, 1, 2]);
+  expect([await at(2 * MINUTE - 1), await at(2 * MINUTE)]).toEqual([2, 3]);
+});
+
+test("createUserCheck caches a success for one combination of user, password and hash", async () => {
+  const { check, hashes, verified } = checking({ alice: "hash:one", bob: "other:one" });
+  expect(await check("alice", "one")).toBe(true);
+  // A failure is not cached.
+  for (const _ of [1, 2]) expect(await check("alice", "two")).toBe(false);
+  expect(await check("bob", "one")).toBe(true);
+  expect(verified.length).toBe(4);
+  hashes.set("alice", "new:two");
+  expect([await check("alice", "one"), await check("alice", "two")]).toEqual([false, true]);
+  hashes.delete("bob");
+  expect(await check("bob", "one")).toBe(false);
+  expect(verified.length).toBe(7);
+});
+
+test("createUserCheck verifies concurrent requests with the same password once", async () => {
+  const { check, verified } = checking({ alice: "hash:one", bob: "hash:two" });
+  const together = (user: string, password: string) =>
+    Promise.all(Array.from({ length: 20 }, () => check(user, password)));
+  expect(await together("alice", "one")).toEqual(new Array(20).fill(true));
+  expect(await together("bob", "one")).toEqual(new Array(20).fill(false));
+  expect(await together("stranger", "one")).toEqual(new Array(20).fill(false));
+  expect(verified.length).toBe(3);
+  expect(await check("bob", "one")).toBe(false);
+  expect(verified.length).toBe(4);
+});
+
+test("createUserCheck caches at most a thousand successes and evicts the oldest", async () => {
+  const names = Array.from({ length: 1001 }, (_, index) => `user${index}`);
+  const { check, verified } = checking(Object.fromEntries(names.map((name) => [name, "hash:one"])));
+  for (const name of names) await check(name, "one");
+  await check("user1", "one");
+  expect(verified.length).toBe(1001);
+  await check("user0", "one");
+  expect(verified.length).toBe(1002);
+});
+
+test("createUserCheck throws when verification fails and verifies again later", async () => {
+  let isDown = true;
+  const verify = async () => {
+    if (isDown) throw new Error("no memory");
+    return true;
+  };
+  const check = createUserCheck(
+    () => new Map([["alice", "hash"]]),
+    verify,
+    () => 0,
+  );
+  expect(await Promise.resolve(check("alice", "one")).catch(String)).toBe("Error: no memory");
+  isDown = false;
+  expect(await check("alice", "one")).toBe(true);
+});
+
+test.each<[what: string, hash: string, password: string, verifications: number]>([
+  ["72 bytes for bcrypt", BCRYPT, "x".repeat(72), 1],
+  ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
+  ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
+  ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
+])(
+  "createUserCheck verifies a password only if the hash covers all of it: %s",
+  async (_what, hash, password, verifications) => {
+    const { check, verified } = checking({ alice: hash });
+    expect(await check("alice", password)).toBe(false);
+    expect(verified.length).toBe(verifications);
+  },
+);
+
+test.each([
+  ["bcrypt with the prefix of Apache", BCRYPT],
+  ["bcrypt with the prefix of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
+  ["argon2id", ARGON2ID],
+])("createUserCheck accepts %s", async (_what, hash) => {
+  const check = createUserCheck(
+    () => parseUsers(`bob:${hash}`),
+    (password, passwordHash) => Bun.password.verify(password, passwordHash),
+    () => 0,
+  );
+  expect([await check("bob", "secret"), await check("bob", "Secret")]).toEqual([true, false]);
+});
+
+const NO_HASH = "(bob) has no whole hash of bcrypt (htpasswd -B) or argon2id";
+
+test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([
+  ["an empty file", "", {}],
+  ["blank lines and comments", "\n \n# bob:x\n", {}],
+  ["a line of Apache's htpasswd", `bob:${BCRYPT}\n\n`, { bob: BCRYPT }],
+  ["argon2id", `bob:${ARGON2ID}`, { bob: ARGON2ID }],
+  ["argon2id with a higher cost", `bob:${COSTLY_ARGON2ID}`, { bob: COSTLY_ARGON2ID }],
+  ["Windows line breaks", `bob:${BCRYPT}\r\nalice:${ARGON2ID}\r\n`, { bob: BCRYPT, alice: ARGON2ID }],
+  [
+    "names of object properties",
+    `__proto__:${BCRYPT}\nconstructor:${BCRYPT}`,
+    { ["__proto__"]: BCRYPT, constructor: BCRYPT },
+  ],
+  ["the byte order mark character in a name", `bob\ufeff:${BCRYPT}`, { "bob\ufeff": BCRYPT }],
+])("parseUsers parses %s", (_what, text, users) => {
+  expect([...parseUsers(text)]).toEqual(Object.entries(users));
+});
+
+test.each<[what: string, text: string, message: string]>([
+  ["no colon", `\nbob`, 'line 2 is not "user:hash"'],
+  ["no user", `:${BCRYPT}`, 'line 1 is not "user:hash"'],
+  ["a repeated user", `bob:${BCRYPT}\nal:${BCRYPT}\nbob:${ARGON2ID}`, "line 3 names bob a second time"],
+  ["a hash of another kind", "bob:$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/", NO_HASH],
+  ["argon2i", `bob:${ARGON2ID.replace("argon2id", "argon2i")}`, NO_HASH],
+  ["an incomplete bcrypt hash", `bob:${BCRYPT.slice(0, -1)}`, NO_HASH],
+  ["bcrypt with a cost that does not exist", `bob:${BCRYPT.replace("$05$", "$03$")}`, NO_HASH],
+  ["text before argon2id", `bob:!${ARGON2ID}`, NO_HASH],
+  ["a password", "bob:hunter2", NO_HASH],
+  ["no hash", "bob:", NO_HASH],
+  ["text after a hash", `bob:${BCRYPT}:Bob`, NO_HASH],
+])("parseUsers rejects %s and names line and user", (_what, text, message) => {
+  expect(() => parseUsers(text)).toThrow(message);
+  expect(() => parseUsers(`# users\n${text}`)).toThrow(/^line \d+ /);
+  for (const secret of ["hunter2", BCRYPT, ARGON2ID])
+    expect(() => parseUsers(text)).toThrow(expect.not.stringContaining(secret));
 });
 
 test.each(["alice", "Zoë 😀", "-a", "__proto__", "x".repeat(193), `${"é".repeat(96)}x`])(

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { once } from "node:events";
 import openapi from "../../openapi.json" with { type: "json" };
 import { Connection, openSocket, portClosed, readToEnd, sendRaw } from "../../test/raw-http.ts";
@@ -71,133 +71,129 @@ test("the health of the service is not ready while draining, and each response c
   }
 });
 
-describe("a listener that shuts down", () => {
-  const LIVEZ = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  const LAST = /^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im;
+const LIVEZ = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const LAST = /^HTTP\/1\.1 200 [\s\S]*^connection: close\r$/im;
 
-  test("responds on new connections while it drains", async () => {
-    await using service = startService();
-    const stopped = service.stop();
-    expect((await sendRaw(service.port, LIVEZ, 4000)).text).toMatch(LAST);
-    expect(await stopped).toBe(0);
-  });
-
-  test("rejects connections after draining, and responds to the accepted requests", async () => {
-    const arrived = Promise.withResolvers<void>();
-    const released = Promise.withResolvers<void>();
-    const lookupClient = async () => {
-      arrived.resolve();
-      await released.promise;
-      return { name: "client" };
-    };
-    await using service = startService({ credentials: { lookupClient } });
-    const answer = fetch(`${service.url}/api/whoami`, { headers: { Authorization: "Bearer x" } });
-    await arrived.promise;
-    const stopped = service.stop();
-    await portClosed(service.port);
-    released.resolve();
-    expect(await (await answer).text()).toBe("client");
-    await stopped;
-  });
-
-  test.each([
-    ["", 0],
-    [", also if the process was too busy to read it in time", 1000],
-  ])(
-    "responds to one more request on an open connection, with Connection: close%s",
-    async (_what, busyMs) => {
-      await using service = startService();
-      const socket = await openSocket(service.port, LIVEZ);
-      await once(socket, "data");
-      const stopped = service.stop();
-      socket.write(LIVEZ);
-      // Afterwards, the drain period is over as well: the timer may fire before the request is read.
-      Bun.sleepSync(busyMs);
-      expect(await readToEnd(socket)).toMatch(LAST);
-      await stopped;
-    },
-  );
-
-  test("closes a connection that has sent half a request", async () => {
-    await using service = startService();
-    const socket = await openSocket(service.port, "GET /li");
-    await service.stop();
-    expect(await readToEnd(socket)).toBe("");
-  });
+test("a listener that shuts down responds on new connections while it drains", async () => {
+  await using service = startService();
+  const stopped = service.stop();
+  expect((await sendRaw(service.port, LIVEZ, 4000)).text).toMatch(LAST);
+  expect(await stopped).toBe(0);
 });
 
-describe("the access log", () => {
-  const secrets = {
-    headers: {
-      Authorization: "Bearer s3cret-token",
-      Cookie: "s3cret-cookie",
-      "Content-Type": "application/json",
-      "User-Agent": "s3cret-agent",
-    },
+test("a listener that shuts down rejects connections after draining, and responds to the accepted requests", async () => {
+  const arrived = Promise.withResolvers<void>();
+  const released = Promise.withResolvers<void>();
+  const lookupClient = async () => {
+    arrived.resolve();
+    await released.promise;
+    return { name: "client" };
   };
-  const requests: [method: string, path: string, logged: string, status: number, body?: string][] = [
-    ["GET", "/?s3cret", "/", 200],
-    ["HEAD", "/api/todos?access_token=s3cret", "/api/todos", 200],
-    ["POST", "/api/todos", "/api/todos", 201, '{"title":"s3cret-title"}'],
-    ["POST", "/api/todos", "/api/todos", 400, "s3cret"],
-    ["GET", "/api/todos/1?s3cret", "/api/todos/1", 200],
-    ["GET", "/api/todos/s3cret", "/api/todos/:id", 400],
-    ["DELETE", "/api/todos/1", "/api/todos/1", 204],
-    ["GET", "/api/whoami/s3cret", "/api/whoami/*", 401],
-    ["GET", "/admin/", "/admin/", 401],
-    ["GET", "/s3cret/path", "/*", 404],
-  ];
+  await using service = startService({ credentials: { lookupClient } });
+  const answer = fetch(`${service.url}/api/whoami`, { headers: { Authorization: "Bearer x" } });
+  await arrived.promise;
+  const stopped = service.stop();
+  await portClosed(service.port);
+  released.resolve();
+  expect(await (await answer).text()).toBe("client");
+  await stopped;
+});
 
-  test("has one line per request and no secrets", async () => {
-    let now = 0;
-    await using service = startService({ accessLog: true, monotonicNow: () => (now += 1.2344) });
-    const ids = new Set<string | null>();
-    for (const [method, sent, path, status, body] of requests) {
-      const init = body === undefined ? secrets : { ...secrets, body };
-      const response = await service.send(method, sent, init);
-      const id = response.headers.get("x-request-id");
-      expect(id).toMatch(/^[0-9a-f-]{36}$/);
-      ids.add(id);
-      const written = service.lines.splice(0).filter(({ message }) => message === "request");
-      const fields = { id, address: "127.0.0.1", method, path, status, ms: 1.234 };
-      expect(written).toEqual([{ level: "info", fields, message: "request" }]);
-      expect(JSON.stringify(written)).not.toContain("s3cret");
-    }
-    expect(ids.size).toBe(requests.length);
-    expect(service.logText()).not.toContain("s3cret");
-  });
-
-  test("has the request id and the trace id that the error log has, and responses have no trace id", async () => {
-    const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
-    const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
-    for (const [traceparent, trace] of [
-      [`00-${TRACE}-00f067aa0ba902b7-01`, TRACE],
-      [`00-${TRACE}-00f067aa0ba902b7-01-s3cret`, undefined],
-      ["s3cret", undefined],
-    ] as const) {
-      await using service = startService({ store, accessLog: true });
-      const headers = { traceparent, tracestate: "s3cret=s3cret" };
-      const response = await service.send("GET", "/api/todos", { headers });
-      const id = response.headers.get("x-request-id");
-      expect(service.lines).toMatchObject([
-        { level: "error", fields: { id, method: "GET", route: "/api/todos", code: "internal_error", trace } },
-        { level: "info", fields: { id, method: "GET", path: "/api/todos", status: 500, trace } },
-      ]);
-      expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${TRACE}|s3cret|trace`, "i"));
-    }
-  });
-
-  test("ignores a request id from the client", async () => {
-    await using service = startService({ accessLog: true });
-    const headers = { "X-Request-Id": "forged\tline" };
-    const response = await service.send("GET", "/livez", { headers });
-    expect(response.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
-  });
-
-  test("is off by default", async () => {
+test.each([
+  ["", 0],
+  [", also if the process was too busy to read it in time", 1000],
+])(
+  "a listener that shuts down responds to one more request on an open connection, with Connection: close%s",
+  async (_what, busyMs) => {
     await using service = startService();
-    for (const path of ["/", "/api/todos", "/nowhere", "/api/todos/x"])
-      expect((await service.send("GET", path)).headers.has("x-request-id")).toBe(false);
-    expect(service.lines).toEqual([]);
-  });
+    const socket = await openSocket(service.port, LIVEZ);
+    await once(socket, "data");
+    const stopped = service.stop();
+    socket.write(LIVEZ);
+    // Afterwards, the drain period is over as well: the timer may fire before the request is read.
+    Bun.sleepSync(busyMs);
+    expect(await readToEnd(socket)).toMatch(LAST);
+    await stopped;
+  },
+);
+
+test("a listener that shuts down closes a connection that has sent half a request", async () => {
+  await using service = startService();
+  const socket = await openSocket(service.port, "GET /li");
+  await service.stop();
+  expect(await readToEnd(socket)).toBe("");
+});
+
+const secrets = {
+  headers: {
+    Authorization: "Bearer s3cret-token",
+    Cookie: "s3cret-cookie",
+    "Content-Type": "application/json",
+    "User-Agent": "s3cret-agent",
+  },
+};
+const requests: [method: string, path: string, logged: string, status: number, body?: string][] = [
+  ["GET", "/?s3cret", "/", 200],
+  ["HEAD", "/api/todos?access_token=s3cret", "/api/todos", 200],
+  ["POST", "/api/todos", "/api/todos", 201, '{"title":"s3cret-title"}'],
+  ["POST", "/api/todos", "/api/todos", 400, "s3cret"],
+  ["GET", "/api/todos/1?s3cret", "/api/todos/1", 200],
+  ["GET", "/api/todos/s3cret", "/api/todos/:id", 400],
+  ["DELETE", "/api/todos/1", "/api/todos/1", 204],
+  ["GET", "/api/whoami/s3cret", "/api/whoami/*", 401],
+  ["GET", "/admin/", "/admin/", 401],
+  ["GET", "/s3cret/path", "/*", 404],
+];
+
+test("the access log has one line per request and no secrets", async () => {
+  let now = 0;
+  await using service = startService({ accessLog: true, monotonicNow: () => (now += 1.2344) });
+  const ids = new Set<string | null>();
+  for (const [method, sent, path, status, body] of requests) {
+    const init = body === undefined ? secrets : { ...secrets, body };
+    const response = await service.send(method, sent, init);
+    const id = response.headers.get("x-request-id");
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    ids.add(id);
+    const written = service.lines.splice(0).filter(({ message }) => message === "request");
+    const fields = { id, address: "127.0.0.1", method, path, status, ms: 1.234 };
+    expect(written).toEqual([{ level: "info", fields, message: "request" }]);
+    expect(JSON.stringify(written)).not.toContain("s3cret");
+  }
+  expect(ids.size).toBe(requests.length);
+  expect(service.logText()).not.toContain("s3cret");
+});
+
+test("the access log has the request id and the trace id that the error log has, and responses have no trace id", async () => {
+  const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
+  for (const [traceparent, trace] of [
+    [`00-${TRACE}-00f067aa0ba902b7-01`, TRACE],
+    [`00-${TRACE}-00f067aa0ba902b7-01-s3cret`, undefined],
+    ["s3cret", undefined],
+  ] as const) {
+    await using service = startService({ store, accessLog: true });
+    const headers = { traceparent, tracestate: "s3cret=s3cret" };
+    const response = await service.send("GET", "/api/todos", { headers });
+    const id = response.headers.get("x-request-id");
+    expect(service.lines).toMatchObject([
+      { level: "error", fields: { id, method: "GET", route: "/api/todos", code: "internal_error", trace } },
+      { level: "info", fields: { id, method: "GET", path: "/api/todos", status: 500, trace } },
+    ]);
+    expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${TRACE}|s3cret|trace`, "i"));
+  }
+});
+
+test("the access log ignores a request id from the client", async () => {
+  await using service = startService({ accessLog: true });
+  const headers = { "X-Request-Id": "forged\tline" };
+  const response = await service.send("GET", "/livez", { headers });
+  expect(response.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+});
+
+test("the access log is off by default", async () => {
+  await using service = startService();
+  for (const path of ["/", "/api/todos", "/nowhere", "/api/todos/x"])
+    expect((await service.send("GET", path)).headers.has("x-request-id")).toBe(false);
+  expect(service.lines).toEqual([]);
 });

@@ -72,116 +72,114 @@ describe.each(["2024-11-05", "2026-07-28"] as const)(
   },
 );
 
-describe("todo mcp", () => {
-  test("offers the newest version with a handshake to clients of other versions", async () => {
-    await using server = startStdioServer({});
-    const params = {
-      protocolVersion: "2023-01-01",
-      capabilities: {},
-      clientInfo: { name: "old", version: "1" },
-    };
-    server.write(line({ id: 1, method: "initialize", params }));
-    const { result } = await server.next("the handshake", ({ id }) => id === 1);
-    expect(result?.protocolVersion).toBe("2025-11-25");
-  });
+test("todo mcp offers the newest version with a handshake to clients of other versions", async () => {
+  await using server = startStdioServer({});
+  const params = {
+    protocolVersion: "2023-01-01",
+    capabilities: {},
+    clientInfo: { name: "old", version: "1" },
+  };
+  server.write(line({ id: 1, method: "initialize", params }));
+  const { result } = await server.next("the handshake", ({ id }) => id === 1);
+  expect(result?.protocolVersion).toBe("2025-11-25");
+});
 
-  test("sends the token in TODO_TOKEN", async () => {
-    const store = openMemory();
-    const key = await mint(store.keys, "assistant", { scope: "read" });
-    await using service = startPrivate(store);
-    const variables = { TODO_URL: service.url, TODO_TOKEN: key.token };
-    await using client = await startStdioClient("2025-11-25", variables);
-    expect((await callTool(client, "find_todos")).structured).toEqual({ todos: [], matches: 0 });
-    expect(await callTool(client, "add_todos", { todos: [{ title: "x" }] })).toMatchObject({
-      isError: true,
-      text: { code: "insufficient_scope" },
+test("todo mcp sends the token in TODO_TOKEN", async () => {
+  const store = openMemory();
+  const key = await mint(store.keys, "assistant", { scope: "read" });
+  await using service = startPrivate(store);
+  const variables = { TODO_URL: service.url, TODO_TOKEN: key.token };
+  await using client = await startStdioClient("2025-11-25", variables);
+  expect((await callTool(client, "find_todos")).structured).toEqual({ todos: [], matches: 0 });
+  expect(await callTool(client, "add_todos", { todos: [{ title: "x" }] })).toMatchObject({
+    isError: true,
+    text: { code: "insufficient_scope" },
+  });
+  await using stranger = await startStdioClient("2025-11-25", { TODO_URL: service.url });
+  expect(await callTool(stranger, "find_todos")).toMatchObject({
+    isError: true,
+    text: { code: "unauthorized", message: expect.stringContaining("TODO_TOKEN is not set") },
+  });
+});
+
+test("todo mcp starts without the service, and reports that it cannot connect", async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  await using client = await startStdioClient("2025-11-25", { TODO_URL: url });
+  expect(await callTool(client, "find_todos")).toMatchObject({
+    isError: true,
+    text: { code: "network_error", message: expect.stringContaining(`cannot connect to ${url}`) },
+  });
+});
+
+test("todo mcp responds to all requests before it exits at the end of the input", async () => {
+  await using service = startService();
+  await using server = startStdioServer({ TODO_URL: service.url });
+  const call = (id: number) => {
+    const params = { name: "add_todos", arguments: { todos: [{ title: `${id}` }] } };
+    return line({ id, method: "tools/call", params });
+  };
+  const ids = Array.from({ length: 100 }, (_, index) => index);
+  server.write(ids.map(call).join(""));
+  expect([await server.end(), server.stderr()]).toEqual([0, ""]);
+  expect(new Set(server.messages().map(({ id }) => id))).toEqual(new Set(ids));
+});
+
+test("todo mcp aborts requests that take too long at the end of the input, and ends", async () => {
+  const called = Promise.withResolvers<void>();
+  const fetch = (_url: string, { signal }: RequestInit): Promise<Response> =>
+    new Promise((_resolve, reject) => {
+      called.resolve();
+      signal?.addEventListener("abort", () => reject(signal.reason));
     });
-    await using stranger = await startStdioClient("2025-11-25", { TODO_URL: service.url });
-    expect(await callTool(stranger, "find_todos")).toMatchObject({
-      isError: true,
-      text: { code: "unauthorized", message: expect.stringContaining("TODO_TOKEN is not set") },
-    });
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const served = serveOverStdio({
+    ...{ todos: new TodoApi({ fetch }), version, input, output, finishMs: 1 },
+    describe: ({ message }) => message,
+    warn: () => {},
   });
+  input.write(line({ id: 1, method: "tools/call", params: { name: "find_todos" } }));
+  await called.promise;
+  input.end();
+  await served;
+  expect(output.read()).toBeNull();
+});
 
-  test("starts without the service, and reports that it cannot connect", async () => {
-    const url = `http://127.0.0.1:${await freePort()}`;
-    await using client = await startStdioClient("2025-11-25", { TODO_URL: url });
-    expect(await callTool(client, "find_todos")).toMatchObject({
-      isError: true,
-      text: { code: "network_error", message: expect.stringContaining(`cannot connect to ${url}`) },
-    });
-  });
+test("todo mcp exits when its output is closed", async () => {
+  await using service = startService();
+  // The shell waits for all three programs.
+  const pipeline = 'while echo "$0"; do sleep 0.05; done | bin/todo mcp | head -n 1; echo ended >&2';
+  await using closed = startStdioServer({ TODO_URL: service.url }, ["sh", "-c", pipeline, PING.trim()]);
+  await until(() => closed.stderr().includes("ended"), "the command has ended");
+});
 
-  test("responds to all requests before it exits at the end of the input", async () => {
-    await using service = startService();
-    await using server = startStdioServer({ TODO_URL: service.url });
-    const call = (id: number) => {
-      const params = { name: "add_todos", arguments: { todos: [{ title: `${id}` }] } };
-      return line({ id, method: "tools/call", params });
-    };
-    const ids = Array.from({ length: 100 }, (_, index) => index);
-    server.write(ids.map(call).join(""));
-    expect([await server.end(), server.stderr()]).toEqual([0, ""]);
-    expect(new Set(server.messages().map(({ id }) => id))).toEqual(new Set(ids));
-  });
+test("todo mcp exits with 2 for a wrong setting", async () => {
+  await using command = runTodo(["mcp", "--url", "nonsense"]);
+  expect([await command.exited, command.stdout()]).toEqual([2, ""]);
+});
 
-  test("aborts requests that take too long at the end of the input, and ends", async () => {
-    const called = Promise.withResolvers<void>();
-    const fetch = (_url: string, { signal }: RequestInit): Promise<Response> =>
-      new Promise((_resolve, reject) => {
-        called.resolve();
-        signal?.addEventListener("abort", () => reject(signal.reason));
-      });
-    const [input, output] = [new PassThrough(), new PassThrough()];
-    const served = serveOverStdio({
-      ...{ todos: new TodoApi({ fetch }), version, input, output, finishMs: 1 },
-      describe: ({ message }) => message,
-      warn: () => {},
-    });
-    input.write(line({ id: 1, method: "tools/call", params: { name: "find_todos" } }));
-    await called.promise;
-    input.end();
-    await served;
-    expect(output.read()).toBeNull();
-  });
-
-  test("exits when its output is closed", async () => {
-    await using service = startService();
-    // The shell waits for all three programs.
-    const pipeline = 'while echo "$0"; do sleep 0.05; done | bin/todo mcp | head -n 1; echo ended >&2';
-    await using closed = startStdioServer({ TODO_URL: service.url }, ["sh", "-c", pipeline, PING.trim()]);
-    await until(() => closed.stderr().includes("ended"), "the command has ended");
-  });
-
-  test("exits with 2 for a wrong setting", async () => {
-    await using command = runTodo(["mcp", "--url", "nonsense"]);
-    expect([await command.exited, command.stdout()]).toEqual([2, ""]);
-  });
-
-  test("ignores what is not a request, and continues", async () => {
-    const texts = [
-      "hello\n",
-      // Bytes that are not UTF-8.
-      new Uint8Array([0x22, 0xff, 0x22, 0x0a]),
-      // A batch.
-      `[${PING.trim()},${PING.trim()}]\n`,
-      "1\n",
-      '{"id":"a","method":"ping"}\n',
-      line({ id: "a" }),
-      line({ id: "a", method: "ping", params: [] }),
-      "\n \r\n",
-      line({ method: "notifications/unknown" }),
-      line({ id: 5, result: {} }),
-      line({ method: "notifications/cancelled", params: { requestId: "never sent" } }),
-    ];
-    await using server = startStdioServer({});
-    for (const [id, text] of texts.entries()) {
-      server.write(text);
-      server.write(line({ id, method: "ping" }));
-      expect(
-        (await server.next(`the response after ${text}`, (message) => message.id === id)).result,
-      ).toEqual({});
-    }
-    expect([await server.end(), server.messages().length]).toEqual([0, texts.length]);
-  });
+test("todo mcp ignores what is not a request, and continues", async () => {
+  const texts = [
+    "hello\n",
+    // Bytes that are not UTF-8.
+    new Uint8Array([0x22, 0xff, 0x22, 0x0a]),
+    // A batch.
+    `[${PING.trim()},${PING.trim()}]\n`,
+    "1\n",
+    '{"id":"a","method":"ping"}\n',
+    line({ id: "a" }),
+    line({ id: "a", method: "ping", params: [] }),
+    "\n \r\n",
+    line({ method: "notifications/unknown" }),
+    line({ id: 5, result: {} }),
+    line({ method: "notifications/cancelled", params: { requestId: "never sent" } }),
+  ];
+  await using server = startStdioServer({});
+  for (const [id, text] of texts.entries()) {
+    server.write(text);
+    server.write(line({ id, method: "ping" }));
+    expect((await server.next(`the response after ${text}`, (message) => message.id === id)).result).toEqual(
+      {},
+    );
+  }
+  expect([await server.end(), server.messages().length]).toEqual([0, texts.length]);
 });

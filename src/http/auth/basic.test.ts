@@ -125,49 +125,47 @@ describe("Basic over plain HTTP", () => {
   });
 });
 
-describe("the login throttle", () => {
-  test("checks 100 wrong passwords in a row, then rejects only that user from that address", async () => {
-    await using service = startService({ credentials: { checkUser }, monotonicNow: () => 0 });
-    for (let attempt = 0; attempt < 100; attempt++) {
-      const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
-      expect((await service.send("GET", path, asUser(USER, `wrong ${attempt}`))).status).toBe(401);
-    }
-    for (const [method, path] of [
-      ["GET", "/admin/"],
-      ["GET", "/admin"],
-      ["POST", "/admin/"],
-      ["GET", "/admin/x"],
-    ] as const) {
-      const response = await service.send(method, path, AUTHORIZED);
-      const names = ["retry-after", "www-authenticate", "cache-control"];
-      expect(names.map((name) => response.headers.get(name))).toEqual(["900", null, "no-store"]);
-      expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
-    }
-    expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
-    expect((await service.send("GET", "/admin/")).status).toBe(401);
-  });
+test("the login throttle checks 100 wrong passwords in a row, then rejects only that user from that address", async () => {
+  await using service = startService({ credentials: { checkUser }, monotonicNow: () => 0 });
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
+    expect((await service.send("GET", path, asUser(USER, `wrong ${attempt}`))).status).toBe(401);
+  }
+  for (const [method, path] of [
+    ["GET", "/admin/"],
+    ["GET", "/admin"],
+    ["POST", "/admin/"],
+    ["GET", "/admin/x"],
+  ] as const) {
+    const response = await service.send(method, path, AUTHORIZED);
+    const names = ["retry-after", "www-authenticate", "cache-control"];
+    expect(names.map((name) => response.headers.get(name))).toEqual(["900", null, "no-store"]);
+    expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
+  }
+  expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
+  expect((await service.send("GET", "/admin/")).status).toBe(401);
+});
 
-  test("neither checks nor counts missing and malformed credentials", async () => {
-    let checks = 0;
-    const counted: CheckUser = (user, password) => ++checks > 0 && checkUser(user, password);
-    await using service = startService({ credentials: { checkUser: counted }, access: { basicFailures: 1 } });
-    for (const init of [{}, as("Basic"), as("Basic !"), as("Bearer x")])
-      for (let attempt = 0; attempt < 3; attempt++)
-        expect((await service.send("GET", "/admin/", init)).status).toBe(401);
-    expect(checks).toBe(0);
-    expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(200);
-  });
+test("the login throttle neither checks nor counts missing and malformed credentials", async () => {
+  let checks = 0;
+  const counted: CheckUser = (user, password) => ++checks > 0 && checkUser(user, password);
+  await using service = startService({ credentials: { checkUser: counted }, access: { basicFailures: 1 } });
+  for (const init of [{}, as("Basic"), as("Basic !"), as("Bearer x")])
+    for (let attempt = 0; attempt < 3; attempt++)
+      expect((await service.send("GET", "/admin/", init)).status).toBe(401);
+  expect(checks).toBe(0);
+  expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(200);
+});
 
-  test("delays rejections of different users too", async () => {
-    const service = createService({ store: openMemory(), credentials: { checkUser } });
-    using _ = hurry();
-    const started = Date.now();
-    const tries = Array.from({ length: 100 }, (_, index) =>
-      callRoute(service, "/admin/", asUser(`user ${index}`, "wrong")),
-    );
-    for (const { status } of await Promise.all(tries)) expect(status).toBe(401);
-    expect(Date.now() - started).toBe(200);
-  });
+test("the login throttle delays rejections of different users too", async () => {
+  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  using _ = hurry();
+  const started = Date.now();
+  const tries = Array.from({ length: 100 }, (_, index) =>
+    callRoute(service, "/admin/", asUser(`user ${index}`, "wrong")),
+  );
+  for (const { status } of await Promise.all(tries)) expect(status).toBe(401);
+  expect(Date.now() - started).toBe(200);
 });
 
 test("the log has lines for passwords over plain HTTP and for throttled passwords", async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { hurry } from "../../../test/hurry.ts";
 import { ServiceError } from "../../error.ts";
 import { createLoginThrottle } from "./login-throttle.ts";
@@ -25,112 +25,119 @@ function throttled(maxFailures: number) {
   return { throttle, tryAs, time };
 }
 
-describe("createLoginThrottle", () => {
-  test.each<[others: number, outcome: boolean | string]>([
-    [9_999, "too_many_failures"],
-    [10_000, true],
-  ])("tracks at most 10,000 users: after %d others, the first gets %p", async (others, outcome) => {
+test.each<[others: number, outcome: boolean | string]>([
+  [9_999, "too_many_failures"],
+  [10_000, true],
+])(
+  "createLoginThrottle tracks at most 10,000 users: after %d others, the first gets %p",
+  async (others, outcome) => {
     const { tryAs } = throttled(1);
     expect(await tryAs(USER)).toBe(false);
     for (let user = 0; user < others; user++) await tryAs(`user ${user}`);
     expect(await tryAs(USER, true)).toBe(outcome);
-  });
+  },
+);
 
-  test("rejects every attempt until 15 minutes after the start of the last check", async () => {
-    const { throttle, tryAs, time } = throttled(3);
-    for (let attempt = 0; attempt < 3; attempt++) {
-      expect(await tryAs(USER)).toBe(false);
-      time.ms += 10 * MINUTE;
-    }
-    // A rejected attempt does not restart the time.
-    for (const [later, seconds] of [
-      [0, "300"],
-      [5 * MINUTE - 1, "1"],
-    ] as const) {
-      time.ms += later;
-      const rejected = throttle.attempt(NETWORK, USER, () => Promise.reject(new Error("checked")));
-      const headers = { "Retry-After": seconds };
-      expect(await rejected.catch((error: unknown) => error)).toMatchObject({
-        code: "too_many_failures",
-        headers,
-      });
-    }
-    time.ms += 1;
-    for (let attempt = 0; attempt < 3; attempt++) expect(await tryAs(USER)).toBe(false);
-    expect(await tryAs(USER, true)).toBe("too_many_failures");
-  });
-
-  test("forgets the failures after a success", async () => {
-    const { tryAs } = throttled(3);
-    for (let round = 0; round < 5; round++)
-      for (const isCorrect of [false, false, true]) expect(await tryAs(USER, isCorrect)).toBe(isCorrect);
-  });
-
-  test("evicts the least recently used count first", async () => {
-    const { tryAs } = throttled(3);
+test("createLoginThrottle rejects every attempt until 15 minutes after the start of the last check", async () => {
+  const { throttle, tryAs, time } = throttled(3);
+  for (let attempt = 0; attempt < 3; attempt++) {
     expect(await tryAs(USER)).toBe(false);
-    for (let user = 0; user < 9_999; user++) await tryAs(`user ${user}`);
-    expect(await tryAs(USER)).toBe(false);
-    await tryAs("one more");
-    expect(await tryAs(USER)).toBe(false);
-    expect(await tryAs(USER, true)).toBe("too_many_failures");
-  });
+    time.ms += 10 * MINUTE;
+  }
+  // A rejected attempt does not restart the time.
+  for (const [later, seconds] of [
+    [0, "300"],
+    [5 * MINUTE - 1, "1"],
+  ] as const) {
+    time.ms += later;
+    const rejected = throttle.attempt(NETWORK, USER, () => Promise.reject(new Error("checked")));
+    const headers = { "Retry-After": seconds };
+    expect(await rejected.catch((error: unknown) => error)).toMatchObject({
+      code: "too_many_failures",
+      headers,
+    });
+  }
+  time.ms += 1;
+  for (let attempt = 0; attempt < 3; attempt++) expect(await tryAs(USER)).toBe(false);
+  expect(await tryAs(USER, true)).toBe("too_many_failures");
+});
 
-  test.each([
-    ["10.0.0.11", "x"],
-    ["10.0.0.6", "1x"],
-    ["10.0.0.1", "1X"],
-  ])("counts each combination of network and user separately: %s, %s", async (network, user) => {
+test("createLoginThrottle forgets the failures after a success", async () => {
+  const { tryAs } = throttled(3);
+  for (let round = 0; round < 5; round++)
+    for (const isCorrect of [false, false, true]) expect(await tryAs(USER, isCorrect)).toBe(isCorrect);
+});
+
+test("createLoginThrottle evicts the least recently used count first", async () => {
+  const { tryAs } = throttled(3);
+  expect(await tryAs(USER)).toBe(false);
+  for (let user = 0; user < 9_999; user++) await tryAs(`user ${user}`);
+  expect(await tryAs(USER)).toBe(false);
+  await tryAs("one more");
+  expect(await tryAs(USER)).toBe(false);
+  expect(await tryAs(USER, true)).toBe("too_many_failures");
+});
+
+test.each([
+  ["10.0.0.11", "x"],
+  ["10.0.0.6", "1x"],
+  ["10.0.0.1", "1X"],
+])(
+  "createLoginThrottle counts each combination of network and user separately: %s, %s",
+  async (network, user) => {
     const throttle = createLoginThrottle(1, () => 0);
     expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
     expect(await throttle.attempt(network, user, async () => true)).toBe(true);
-  });
+  },
+);
 
-  test("keeps rejecting a user at the limit while many other names are tried, also after the limit was reset", async () => {
-    const { tryAs, time } = throttled(2);
-    for (const round of ["first", "second"]) {
-      for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
-      for (let user = 0; user < 10_100; user++) await tryAs(`${round} ${user}`);
-      expect(await tryAs(USER, true)).toBe("too_many_failures");
-      time.ms += 15 * MINUTE;
-    }
-  });
+test("createLoginThrottle keeps rejecting a user at the limit while many other names are tried, also after the limit was reset", async () => {
+  const { tryAs, time } = throttled(2);
+  for (const round of ["first", "second"]) {
+    for (let attempt = 0; attempt < 2; attempt++) expect(await tryAs(USER)).toBe(false);
+    for (let user = 0; user < 10_100; user++) await tryAs(`${round} ${user}`);
+    expect(await tryAs(USER, true)).toBe("too_many_failures");
+    time.ms += 15 * MINUTE;
+  }
+});
 
-  test("stores a short digest of a long name", async () => {
-    const { tryAs } = throttled(1);
-    const heap = (): number => {
-      Bun.gc(true);
-      return process.memoryUsage().heapUsed;
-    };
-    const before = heap();
-    for (let user = 0; user < 6_000; user++) await tryAs(`${user} ${"x".repeat(10_000)}`);
-    expect((heap() - before) / 2 ** 20).toBeLessThan(10);
-  });
+test("createLoginThrottle stores a short digest of a long name", async () => {
+  const { tryAs } = throttled(1);
+  const heap = (): number => {
+    Bun.gc(true);
+    return process.memoryUsage().heapUsed;
+  };
+  const before = heap();
+  for (let user = 0; user < 6_000; user++) await tryAs(`${user} ${"x".repeat(10_000)}`);
+  expect((heap() - before) / 2 ** 20).toBeLessThan(10);
+});
 
-  test("runs at most 16 concurrent checks per user", async () => {
-    const throttle = createLoginThrottle(100, () => 0);
-    const started: PromiseWithResolvers<boolean>[] = [];
-    const check = (): Promise<boolean> => {
-      const end = Promise.withResolvers<boolean>();
-      started.push(end);
-      return end.promise;
-    };
-    const attempts = Array.from({ length: 40 }, () => throttle.attempt(NETWORK, USER, check));
-    for (let ended = 0; ended < attempts.length; ended++) {
-      await turn();
-      expect(started.length).toBe(Math.min(ended + 16, attempts.length));
-      // Another user does not wait for these checks.
-      expect(await throttle.attempt(NETWORK, "another", async () => true)).toBe(true);
-      started[ended]?.resolve(true);
-    }
-    expect(await Promise.all(attempts)).toEqual(attempts.map(() => true));
-  });
+test("createLoginThrottle runs at most 16 concurrent checks per user", async () => {
+  const throttle = createLoginThrottle(100, () => 0);
+  const started: PromiseWithResolvers<boolean>[] = [];
+  const check = (): Promise<boolean> => {
+    const end = Promise.withResolvers<boolean>();
+    started.push(end);
+    return end.promise;
+  };
+  const attempts = Array.from({ length: 40 }, () => throttle.attempt(NETWORK, USER, check));
+  for (let ended = 0; ended < attempts.length; ended++) {
+    await turn();
+    expect(started.length).toBe(Math.min(ended + 16, attempts.length));
+    // Another user does not wait for these checks.
+    expect(await throttle.attempt(NETWORK, "another", async () => true)).toBe(true);
+    started[ended]?.resolve(true);
+  }
+  expect(await Promise.all(attempts)).toEqual(attempts.map(() => true));
+});
 
-  test.each<[what: string, end: () => Promise<boolean>, second: boolean | string]>([
-    ["succeeds", async () => true, true],
-    ["throws", () => Promise.reject(new ServiceError("credentials_unavailable")), true],
-    ["fails", async () => false, "too_many_failures"],
-  ])("delays an attempt at the limit until the pending check %s", async (_what, end, second) => {
+test.each<[what: string, end: () => Promise<boolean>, second: boolean | string]>([
+  ["succeeds", async () => true, true],
+  ["throws", () => Promise.reject(new ServiceError("credentials_unavailable")), true],
+  ["fails", async () => false, "too_many_failures"],
+])(
+  "createLoginThrottle delays an attempt at the limit until the pending check %s",
+  async (_what, end, second) => {
     const { throttle, tryAs } = throttled(1);
     const started = Promise.withResolvers<void>();
     const first = throttle.attempt(NETWORK, USER, () => started.promise.then(end));
@@ -139,60 +146,58 @@ describe("createLoginThrottle", () => {
     started.resolve();
     await Promise.allSettled([first]);
     expect(await waiting).toBe(second);
-  });
+  },
+);
 
-  test("rejects an attempt for which 256 of its network and user wait already", async () => {
-    const throttle = createLoginThrottle(100, () => 0);
-    const end = Promise.withResolvers<boolean>();
-    const outcomes = new Map<string, unknown>();
-    const attempt = async (network: string, name: string): Promise<void> => {
-      const outcome = throttle.attempt(network, USER, () => end.promise);
-      outcomes.set(name, await outcome.catch((error: unknown) => error));
+test("createLoginThrottle rejects an attempt for which 256 of its network and user wait already", async () => {
+  const throttle = createLoginThrottle(100, () => 0);
+  const end = Promise.withResolvers<boolean>();
+  const outcomes = new Map<string, unknown>();
+  const attempt = async (network: string, name: string): Promise<void> => {
+    const outcome = throttle.attempt(network, USER, () => end.promise);
+    outcomes.set(name, await outcome.catch((error: unknown) => error));
+  };
+  const from = (network: string, count: number): Promise<void>[] =>
+    Array.from({ length: count }, (_, index) => attempt(network, `${network} ${index + 1}`));
+  // The first 16 of each network do not wait.
+  const attempts = [...from("flood", 16 + 256 + 2), ...from("other", 16 + 256)];
+  await turn();
+  expect([...outcomes.keys()].sort()).toEqual(["flood 273", "flood 274"]);
+  for (const error of outcomes.values()) expect(error).toMatchObject({ code: "credentials_unavailable" });
+  end.resolve(true);
+  await Promise.all(attempts);
+  expect([...outcomes.values()].filter((outcome) => outcome === true)).toHaveLength(attempts.length - 2);
+  expect(
+    await Promise.all(Array.from({ length: 272 }, () => throttle.attempt("flood", USER, async () => true))),
+  ).not.toContain(false);
+});
+
+test("createLoginThrottle delays each rejection longer if more rejections are waiting, to at most 500 per second", async () => {
+  const { throttle } = throttled(100);
+  using _ = hurry();
+  /** Returns the milliseconds until 100 clients have repeated this often without a pause. */
+  const took = async (rounds: number): Promise<number> => {
+    const started = Date.now();
+    const again = async () => {
+      for (let round = 0; round < rounds; round++) await throttle.delayRefusal();
     };
-    const from = (network: string, count: number): Promise<void>[] =>
-      Array.from({ length: count }, (_, index) => attempt(network, `${network} ${index + 1}`));
-    // The first 16 of each network do not wait.
-    const attempts = [...from("flood", 16 + 256 + 2), ...from("other", 16 + 256)];
-    await turn();
-    expect([...outcomes.keys()].sort()).toEqual(["flood 273", "flood 274"]);
-    for (const error of outcomes.values()) expect(error).toMatchObject({ code: "credentials_unavailable" });
-    end.resolve(true);
-    await Promise.all(attempts);
-    expect([...outcomes.values()].filter((outcome) => outcome === true)).toHaveLength(attempts.length - 2);
-    expect(
-      await Promise.all(Array.from({ length: 272 }, () => throttle.attempt("flood", USER, async () => true))),
-    ).not.toContain(false);
-  });
+    await Promise.all(Array.from({ length: 100 }, again));
+    return Date.now() - started;
+  };
+  expect([await took(1), await took(5)]).toEqual([200, 1000]);
+});
 
-  test("delays each rejection longer if more rejections are waiting, to at most 500 per second", async () => {
-    const { throttle } = throttled(100);
-    using _ = hurry();
-    /** Returns the milliseconds until 100 clients have repeated this often without a pause. */
-    const took = async (rounds: number): Promise<number> => {
-      const started = Date.now();
-      const again = async () => {
-        for (let round = 0; round < rounds; round++) await throttle.delayRefusal();
-      };
-      await Promise.all(Array.from({ length: 100 }, again));
-      return Date.now() - started;
-    };
-    expect([await took(1), await took(5)]).toEqual([200, 1000]);
-  });
+test("createLoginThrottle delays at most 250 rejections at a time", async () => {
+  const { throttle } = throttled(100);
+  using _ = hurry();
+  const delayed = Array.from({ length: 250 }, () => throttle.delayRefusal().then(() => "delayed"));
+  expect(await Promise.race([...delayed, throttle.delayRefusal().then(() => "immediate")])).toBe("immediate");
+  await Promise.all(delayed);
+});
 
-  test("delays at most 250 rejections at a time", async () => {
-    const { throttle } = throttled(100);
-    using _ = hurry();
-    const delayed = Array.from({ length: 250 }, () => throttle.delayRefusal().then(() => "delayed"));
-    expect(await Promise.race([...delayed, throttle.delayRefusal().then(() => "immediate")])).toBe(
-      "immediate",
-    );
-    await Promise.all(delayed);
-  });
-
-  test("neither rejects nor delays when it is disabled", async () => {
-    const { throttle, tryAs } = throttled(0);
-    for (let attempt = 0; attempt < 300; attempt++) expect(await tryAs(USER)).toBe(false);
-    const outcome = await Promise.race([throttle.delayRefusal().then(() => "immediate"), turn()]);
-    expect(outcome).toBe("immediate");
-  });
+test("createLoginThrottle neither rejects nor delays when it is disabled", async () => {
+  const { throttle, tryAs } = throttled(0);
+  for (let attempt = 0; attempt < 300; attempt++) expect(await tryAs(USER)).toBe(false);
+  const outcome = await Promise.race([throttle.delayRefusal().then(() => "immediate"), turn()]);
+  expect(outcome).toBe("immediate");
 });

@@ -1,5 +1,5 @@
 import { heapStats } from "bun:jsc";
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import contract from "../../../openapi.json" with { type: "json" };
 import {
   expectAll,
@@ -62,162 +62,160 @@ const HOSTILE_TITLES = [
 ];
 
 // The store contract shows that the events of the other stores are the same, and the system tests follow them.
-describe("GET /api/events", () => {
-  test("sends each change with its position as the id", async () => {
-    await using service = serve(openMemory());
-    const start = await service.store.position();
-    await using events = await service.follow();
-    await service.sendJson("POST", "/api/todos", { title: "Zoë 😀" });
-    const { epoch, sequence } = await service.store.position();
-    const n = sequence - 1;
-    await service.sendJson("PATCH", "/api/todos/1", { done: true });
-    await service.sendJson("PATCH", "/api/todos/1", { done: true });
-    await service.sendJson("POST", "/api/todos", { title: "" });
-    await service.sendJson("PATCH", "/api/todos/1", { done: false });
-    await service.send("DELETE", "/api/todos/1");
-    await service.send("DELETE", "/api/todos/1");
-    await service.sendJson("POST", "/api/todos", { title: "b" });
-    expect(await events.take(6)).toEqual([
-      { id: formatPosition(start), type: "position", data: "{}" },
-      { id: `${epoch}-${n + 1}`, type: "created", data: '{"id":1,"title":"Zoë 😀","done":false}' },
-      { id: `${epoch}-${n + 2}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":true}' },
-      { id: `${epoch}-${n + 3}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":false}' },
-      { id: `${epoch}-${n + 4}`, type: "deleted", data: '{"id":1}' },
-      { id: `${epoch}-${n + 5}`, type: "created", data: '{"id":2,"title":"b","done":false}' },
-    ]);
+test("GET /api/events sends each change with its position as the id", async () => {
+  await using service = serve(openMemory());
+  const start = await service.store.position();
+  await using events = await service.follow();
+  await service.sendJson("POST", "/api/todos", { title: "Zoë 😀" });
+  const { epoch, sequence } = await service.store.position();
+  const n = sequence - 1;
+  await service.sendJson("PATCH", "/api/todos/1", { done: true });
+  await service.sendJson("PATCH", "/api/todos/1", { done: true });
+  await service.sendJson("POST", "/api/todos", { title: "" });
+  await service.sendJson("PATCH", "/api/todos/1", { done: false });
+  await service.send("DELETE", "/api/todos/1");
+  await service.send("DELETE", "/api/todos/1");
+  await service.sendJson("POST", "/api/todos", { title: "b" });
+  expect(await events.take(6)).toEqual([
+    { id: formatPosition(start), type: "position", data: "{}" },
+    { id: `${epoch}-${n + 1}`, type: "created", data: '{"id":1,"title":"Zoë 😀","done":false}' },
+    { id: `${epoch}-${n + 2}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":true}' },
+    { id: `${epoch}-${n + 3}`, type: "updated", data: '{"id":1,"title":"Zoë 😀","done":false}' },
+    { id: `${epoch}-${n + 4}`, type: "deleted", data: '{"id":1}' },
+    { id: `${epoch}-${n + 5}`, type: "created", data: '{"id":2,"title":"b","done":false}' },
+  ]);
+});
+
+// The store has made the changes 1 to 5 and keeps 3 to 5. HERE stands for its epoch.
+const starts: [what: string, from: FollowOptions, first: string, then: number[]][] = [
+  ["nothing", {}, "position HERE-5", []],
+  ["since the present", { since: "HERE-5" }, "", []],
+  ["since the last change but one", { since: "HERE-4" }, "", [5]],
+  ["since as far back as is kept", { since: "HERE-2" }, "", [3, 4, 5]],
+  ["since, with zeros", { since: "HERE-00003" }, "", [4, 5]],
+  ["since what is not kept", { since: "HERE-1" }, "resync HERE-5", []],
+  ["since the future", { since: "HERE-6" }, "resync HERE-5", []],
+  ["since another epoch", { since: "9f86d081-5" }, "resync HERE-5", []],
+  ["since a tag that nginx made weak", { since: 'W/"HERE-4"' }, "", [5]],
+  ["since the same without quotes", { since: "W/HERE-4" }, "", [5]],
+  ["since the tag of a list that Apache compressed", { since: "HERE-4-gzip" }, "", [5]],
+  ["since a tag with both changes", { since: 'W/"HERE-4-br"' }, "", [5]],
+  ["since a strong tag", { since: '"HERE-4"' }, "", [5]],
+  ["a last id with both changes", { lastEventId: 'W/"HERE-3-gzip"' }, "", [4, 5]],
+  ["a last id", { lastEventId: "HERE-3" }, "", [4, 5]],
+  ["a malformed last id", { lastEventId: "HERE" }, "resync HERE-5", []],
+  ["a malformed last id and a since", { lastEventId: "HERE", since: "HERE-4" }, "resync HERE-5", []],
+  ["an empty last id", { lastEventId: "" }, "position HERE-5", []],
+  ["an empty last id and since", { lastEventId: "", since: "HERE-4" }, "", [5]],
+  ["a last id and an older since", { lastEventId: "HERE-4", since: "HERE-2" }, "", [5]],
+  ["a last id and a lost since", { lastEventId: "HERE-3", since: "HERE-0" }, "", [4, 5]],
+  ["a lost last id and a since", { lastEventId: "HERE-0", since: "HERE-4" }, "resync HERE-5", []],
+];
+
+test("GET /api/events starts at the requested position and continues", async () => {
+  await using service = serve(openMemory({ maxEvents: 3 }));
+  for (let n = 1; n <= 5; n++) await service.store.insert(`${n}`);
+  const { epoch } = await service.store.position();
+  await using stack = new AsyncDisposableStack();
+  const streams = starts.map(async ([what, from, first, then]) => {
+    const options = Object.fromEntries(
+      Object.entries(from).map(([name, text]) => [name, text.replaceAll("HERE", epoch)]),
+    );
+    const events = stack.use(await service.follow(options));
+    const expected = [
+      ...(first === "" ? [] : [first.replace("HERE", epoch)]),
+      ...[...then, 6, 7].map((n) => `created ${epoch}-${n}`),
+    ];
+    const received = first === "" ? [] : await events.take(1);
+    return { what, events, expected, received };
   });
+  const started = await Promise.all(streams);
+  for (const title of ["6", "7"]) await service.store.insert(title);
+  for (const { what, events, expected, received } of started) {
+    received.push(...(await events.take(expected.length - received.length)));
+    expect([what, received.map(({ type, id }) => `${type} ${id}`)]).toEqual([what, expected]);
+  }
+});
 
-  // The store has made the changes 1 to 5 and keeps 3 to 5. HERE stands for its epoch.
-  const starts: [what: string, from: FollowOptions, first: string, then: number[]][] = [
-    ["nothing", {}, "position HERE-5", []],
-    ["since the present", { since: "HERE-5" }, "", []],
-    ["since the last change but one", { since: "HERE-4" }, "", [5]],
-    ["since as far back as is kept", { since: "HERE-2" }, "", [3, 4, 5]],
-    ["since, with zeros", { since: "HERE-00003" }, "", [4, 5]],
-    ["since what is not kept", { since: "HERE-1" }, "resync HERE-5", []],
-    ["since the future", { since: "HERE-6" }, "resync HERE-5", []],
-    ["since another epoch", { since: "9f86d081-5" }, "resync HERE-5", []],
-    ["since a tag that nginx made weak", { since: 'W/"HERE-4"' }, "", [5]],
-    ["since the same without quotes", { since: "W/HERE-4" }, "", [5]],
-    ["since the tag of a list that Apache compressed", { since: "HERE-4-gzip" }, "", [5]],
-    ["since a tag with both changes", { since: 'W/"HERE-4-br"' }, "", [5]],
-    ["since a strong tag", { since: '"HERE-4"' }, "", [5]],
-    ["a last id with both changes", { lastEventId: 'W/"HERE-3-gzip"' }, "", [4, 5]],
-    ["a last id", { lastEventId: "HERE-3" }, "", [4, 5]],
-    ["a malformed last id", { lastEventId: "HERE" }, "resync HERE-5", []],
-    ["a malformed last id and a since", { lastEventId: "HERE", since: "HERE-4" }, "resync HERE-5", []],
-    ["an empty last id", { lastEventId: "" }, "position HERE-5", []],
-    ["an empty last id and since", { lastEventId: "", since: "HERE-4" }, "", [5]],
-    ["a last id and an older since", { lastEventId: "HERE-4", since: "HERE-2" }, "", [5]],
-    ["a last id and a lost since", { lastEventId: "HERE-3", since: "HERE-0" }, "", [4, 5]],
-    ["a lost last id and a since", { lastEventId: "HERE-0", since: "HERE-4" }, "resync HERE-5", []],
-  ];
-
-  test("starts at the requested position and continues", async () => {
-    await using service = serve(openMemory({ maxEvents: 3 }));
-    for (let n = 1; n <= 5; n++) await service.store.insert(`${n}`);
-    const { epoch } = await service.store.position();
-    await using stack = new AsyncDisposableStack();
-    const streams = starts.map(async ([what, from, first, then]) => {
-      const options = Object.fromEntries(
-        Object.entries(from).map(([name, text]) => [name, text.replaceAll("HERE", epoch)]),
-      );
-      const events = stack.use(await service.follow(options));
-      const expected = [
-        ...(first === "" ? [] : [first.replace("HERE", epoch)]),
-        ...[...then, 6, 7].map((n) => `created ${epoch}-${n}`),
-      ];
-      const received = first === "" ? [] : await events.take(1);
-      return { what, events, expected, received };
+test("GET /api/events sends no change twice and misses none when a subscriber reconnects repeatedly", async () => {
+  await using service = serve(openMemory());
+  const { sequence: n } = await service.store.position();
+  let lastEventId = "";
+  const received: SseEvent[] = [];
+  const takeSome = async (count: number): Promise<void> => {
+    // Like an EventSource, which always requests the same URL.
+    await using events = await service.follow({
+      lastEventId,
+      since: `${(await service.store.position()).epoch}-${n}`,
     });
-    const started = await Promise.all(streams);
-    for (const title of ["6", "7"]) await service.store.insert(title);
-    for (const { what, events, expected, received } of started) {
-      received.push(...(await events.take(expected.length - received.length)));
-      expect([what, received.map(({ type, id }) => `${type} ${id}`)]).toEqual([what, expected]);
-    }
-  });
+    received.push(...(await events.take(count)));
+    lastEventId = events.lastId();
+  };
+  const writing = write(service, 4, 60);
+  for (let turn = 0; turn < 15; turn++) await takeSome(1 + (turn % 4));
+  await writing;
+  const last = (await service.store.position()).sequence;
+  await takeSome(last - nOf(lastEventId));
+  expectAll(received, n + 1, last);
+});
 
-  test("sends no change twice and misses none when a subscriber reconnects repeatedly", async () => {
+test("GET /api/events sends the changes since the ETag of a list, which turn it into the latest list", async () => {
+  let amid = 0;
+  for (let round = 0; round < 2; round++) {
     await using service = serve(openMemory());
-    const { sequence: n } = await service.store.position();
-    let lastEventId = "";
-    const received: SseEvent[] = [];
-    const takeSome = async (count: number): Promise<void> => {
-      // Like an EventSource, which always requests the same URL.
-      await using events = await service.follow({
-        lastEventId,
-        since: `${(await service.store.position()).epoch}-${n}`,
-      });
-      received.push(...(await events.take(count)));
-      lastEventId = events.lastId();
-    };
-    const writing = write(service, 4, 60);
-    for (let turn = 0; turn < 15; turn++) await takeSome(1 + (turn % 4));
-    await writing;
-    const last = (await service.store.position()).sequence;
-    await takeSome(last - nOf(lastEventId));
-    expectAll(received, n + 1, last);
-  });
-
-  test("sends the changes since the ETag of a list, which turn it into the latest list", async () => {
-    let amid = 0;
-    for (let round = 0; round < 2; round++) {
-      await using service = serve(openMemory());
-      const looks: { list: string; n: number; events: EventStream }[] = [];
-      let writing = true;
-      const look = async (): Promise<void> => {
-        // Bun limits a process to 256 concurrent fetches.
-        while (writing && looks.length < 50) {
-          const response = await service.send("GET", "/api/todos");
-          const since = response.headers.get("etag")?.slice(1, -1) ?? "";
-          const events = await service.follow({ since });
-          const n = nOf(since);
-          looks.push({ list: await response.text(), n, events });
-          await until(async () => !writing || nOf(await here(service.store)) > n, "there is another change");
-        }
-      };
-      const written = write(service, 4, 100).finally(() => {
-        writing = false;
-      });
-      await Promise.all([written, ...Array.from({ length: 8 }, look)]);
-      const last = (await service.store.position()).sequence;
-      const final = await (await service.send("GET", "/api/todos")).text();
-      amid += looks.filter(({ n }) => n > 0 && n < last).length;
-      for (const { list, n, events } of looks) {
-        const received = await events.take(last - n);
-        expectAll(received, n + 1, last);
-        expect(applied(list, received)).toBe(final);
-        await events.close();
+    const looks: { list: string; n: number; events: EventStream }[] = [];
+    let writing = true;
+    const look = async (): Promise<void> => {
+      // Bun limits a process to 256 concurrent fetches.
+      while (writing && looks.length < 50) {
+        const response = await service.send("GET", "/api/todos");
+        const since = response.headers.get("etag")?.slice(1, -1) ?? "";
+        const events = await service.follow({ since });
+        const n = nOf(since);
+        looks.push({ list: await response.text(), n, events });
+        await until(async () => !writing || nOf(await here(service.store)) > n, "there is another change");
       }
+    };
+    const written = write(service, 4, 100).finally(() => {
+      writing = false;
+    });
+    await Promise.all([written, ...Array.from({ length: 8 }, look)]);
+    const last = (await service.store.position()).sequence;
+    const final = await (await service.send("GET", "/api/todos")).text();
+    amid += looks.filter(({ n }) => n > 0 && n < last).length;
+    for (const { list, n, events } of looks) {
+      const received = await events.take(last - n);
+      expectAll(received, n + 1, last);
+      expect(applied(list, received)).toBe(final);
+      await events.close();
     }
-    expect(amid).toBeGreaterThan(10);
-  });
+  }
+  expect(amid).toBeGreaterThan(10);
+});
 
-  test("sends any title in one line of data", async () => {
-    await using service = serve(openMemory());
-    await using events = await service.follow();
-    await events.take(1);
-    for (const [index, title] of HOSTILE_TITLES.entries()) {
-      const id = index + 1;
-      const created = await service.sendJson("POST", "/api/todos", { title });
-      const patched = await service.sendJson("PATCH", `/api/todos/${id}`, { done: true });
-      const [first, second] = await events.take(2);
-      expect([first?.type, first?.data]).toEqual(["created", await created.text()]);
-      expect([second?.type, second?.data]).toEqual(["updated", await patched.text()]);
-      expect(JSON.parse(second?.data ?? "")).toEqual({ id, title, done: true });
-    }
-  });
+test("GET /api/events sends any title in one line of data", async () => {
+  await using service = serve(openMemory());
+  await using events = await service.follow();
+  await events.take(1);
+  for (const [index, title] of HOSTILE_TITLES.entries()) {
+    const id = index + 1;
+    const created = await service.sendJson("POST", "/api/todos", { title });
+    const patched = await service.sendJson("PATCH", `/api/todos/${id}`, { done: true });
+    const [first, second] = await events.take(2);
+    expect([first?.type, first?.data]).toEqual(["created", await created.text()]);
+    expect([second?.type, second?.data]).toEqual(["updated", await patched.text()]);
+    expect(JSON.parse(second?.data ?? "")).toEqual({ id, title, done: true });
+  }
+});
 
-  test("replays any number of missed changes", async () => {
-    await using service = serve(openMemory());
-    const since = await here(service.store);
-    await Promise.all(Array.from({ length: 10_000 }, () => service.store.insert(LONGEST_TITLE)));
-    await using events = await service.follow({ since });
-    expectAll(await events.take(10_000), 1, 10_000);
-    await service.store.delete(1n);
-    expect((await events.take(1))[0]?.type).toBe("deleted");
-  });
+test("GET /api/events replays any number of missed changes", async () => {
+  await using service = serve(openMemory());
+  const since = await here(service.store);
+  await Promise.all(Array.from({ length: 10_000 }, () => service.store.insert(LONGEST_TITLE)));
+  await using events = await service.follow({ since });
+  expectAll(await events.take(10_000), 1, 10_000);
+  await service.store.delete(1n);
+  expect((await events.take(1))[0]?.type).toBe("deleted");
 });
 
 test("GET /api/events ends for a slow subscriber, which gets no further heartbeats, and resync when it reconnects", async () => {
@@ -249,172 +247,170 @@ test("GET /api/events ends for a slow subscriber, which gets no further heartbea
   ]);
 });
 
-describe("an event stream", () => {
-  test.each([
-    ...["since=", "since=HERE-x", "since=%22HERE-1", "since=HERE-1-1-gzip-", "since=HERE-gzip"],
-    ...["since=HERE-1&since=HERE-1", "%73ince=x"],
-  ])("rejects ?%s", async (query) => {
-    await using service = serve(openMemory());
-    await service.store.insert("x");
-    const path = `/api/events?${query.replaceAll("HERE", (await service.store.position()).epoch)}`;
-    const resuming = { headers: { "Last-Event-ID": await here(service.store) } };
-    expect(await service.outcome(`GET ${path}`)).toBe("400 invalid_query");
-    expect(await service.outcome(`HEAD ${path}`)).toBe("400");
-    expect(await service.outcome(`GET ${path}`, resuming)).toBe("400 invalid_query");
-  });
+test.each([
+  ...["since=", "since=HERE-x", "since=%22HERE-1", "since=HERE-1-1-gzip-", "since=HERE-gzip"],
+  ...["since=HERE-1&since=HERE-1", "%73ince=x"],
+])("an event stream rejects ?%s", async (query) => {
+  await using service = serve(openMemory());
+  await service.store.insert("x");
+  const path = `/api/events?${query.replaceAll("HERE", (await service.store.position()).epoch)}`;
+  const resuming = { headers: { "Last-Event-ID": await here(service.store) } };
+  expect(await service.outcome(`GET ${path}`)).toBe("400 invalid_query");
+  expect(await service.outcome(`HEAD ${path}`)).toBe("400");
+  expect(await service.outcome(`GET ${path}`, resuming)).toBe("400 invalid_query");
+});
 
-  test("has headers that disable caching and buffering", async () => {
-    await using service = serve(openMemory());
-    const { status, headers, body } = await service.send("GET", "/api/events");
-    await body?.cancel();
-    const names = ["content-type", "cache-control", "x-accel-buffering", "x-content-type-options", "vary"];
-    const shown = names.map((name) => headers.get(name));
-    expect(status).toBe(200);
-    expect(shown).toEqual(["text/event-stream", "no-store, no-transform", "no", "nosniff", "Origin"]);
-  });
+test("an event stream has headers that disable caching and buffering", async () => {
+  await using service = serve(openMemory());
+  const { status, headers, body } = await service.send("GET", "/api/events");
+  await body?.cancel();
+  const names = ["content-type", "cache-control", "x-accel-buffering", "x-content-type-options", "vary"];
+  const shown = names.map((name) => headers.get(name));
+  expect(status).toBe(200);
+  expect(shown).toEqual(["text/event-stream", "no-store, no-transform", "no", "nosniff", "Origin"]);
+});
 
-  test("combines changes in quick succession in one chunk", async () => {
-    const watched = watch(openMemory());
-    await using service = serve(watched.store);
-    const socket = await openSocket(service.port, request("GET /api/events"));
-    let text = "";
-    socket.on("data", (bytes) => {
-      text += bytes;
-    });
-    await until(() => watched.open() === 1, "the stream is open");
-    for (let n = 1; n <= 100; n++) {
-      await service.store.insert(`${n}`);
-      await new Promise(setImmediate);
-    }
-    await until(() => text.match(/^event: created$/gm)?.length === 100, "all changes have arrived");
-    socket.destroy();
-    // Separate events would be 101 chunks.
-    expect(text.match(/\r\n[0-9a-f]+\r\nid: /g)?.length).toBeLessThan(50);
+test("an event stream combines changes in quick succession in one chunk", async () => {
+  const watched = watch(openMemory());
+  await using service = serve(watched.store);
+  const socket = await openSocket(service.port, request("GET /api/events"));
+  let text = "";
+  socket.on("data", (bytes) => {
+    text += bytes;
   });
-
-  test.each(["latest", "since"])("sends heartbeats without blank lines: %s", async (start) => {
-    await using service = serve(openMemory(), { limits: { heartbeatMs: 20 } });
-    const query = start === "since" ? `?since=${await here(service.store)}` : "";
-    const { body } = await fetch(`${service.url}/api/events${query}`);
-    let text = "";
-    for await (const chunk of body?.pipeThrough(new TextDecoderStream()) ?? []) {
-      text += chunk;
-      if ((text.match(/^:$/gm)?.length ?? 0) > 3) break;
-    }
-    expect(text).toMatch(start === "since" ? /^(:\n)+$/ : /^id: .+\nevent: position\ndata: {}\n\n(:\n)+$/);
-  });
-
-  test.each<[what: string, resumes: boolean, changes: number]>([
-    ["new, without changes", false, 0],
-    ["resumed, after a change", true, 1],
-  ])("ends when its subscriber disconnects: %s", async (_what, resumes, changes) => {
-    const watched = await watchedStore();
-    await using service = serve(watched.store);
-    const events = await service.follow(resumes ? { since: watched.start } : {});
-    for (let n = 0; n < changes; n++) await service.store.insert("x");
-    await events.take(changes);
-    await until(() => watched.open() === 1, "its changes are read");
-    await events.close();
-    await until(() => watched.open() === 0, "its stream is given up");
+  await until(() => watched.open() === 1, "the stream is open");
+  for (let n = 1; n <= 100; n++) {
+    await service.store.insert(`${n}`);
     await new Promise(setImmediate);
-    expect(watched.positionsAsked()).toBe(1);
-  });
+  }
+  await until(() => text.match(/^event: created$/gm)?.length === 100, "all changes have arrived");
+  socket.destroy();
+  // Separate events would be 101 chunks.
+  expect(text.match(/\r\n[0-9a-f]+\r\nid: /g)?.length).toBeLessThan(50);
+});
 
-  test("releases its iterator and timer when its subscriber disconnects", async () => {
-    const watched = await watchedStore();
-    await using service = serve(watched.store);
-    const comeAndGo = async (times: number): Promise<void> => {
-      for (let time = 0; time < times; time += 50) {
-        const readers = Array.from({ length: 50 }, () => startReading(service.port, watched.start));
-        for (const socket of await Promise.all(readers)) socket.destroy();
-        await until(() => watched.open() === 0, "streams are given up");
-      }
-    };
-    const objects = (): number => {
-      Bun.gc(true);
-      return heapStats().objectCount;
-    };
-    await comeAndGo(100);
-    const before = objects();
-    await comeAndGo(300);
-    await until(() => objects() - before < 300, "there are fewer objects more than there were streams");
-  });
+test.each(["latest", "since"])("an event stream sends heartbeats without blank lines: %s", async (start) => {
+  await using service = serve(openMemory(), { limits: { heartbeatMs: 20 } });
+  const query = start === "since" ? `?since=${await here(service.store)}` : "";
+  const { body } = await fetch(`${service.url}/api/events${query}`);
+  let text = "";
+  for await (const chunk of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += chunk;
+    if ((text.match(/^:$/gm)?.length ?? 0) > 3) break;
+  }
+  expect(text).toMatch(start === "since" ? /^(:\n)+$/ : /^id: .+\nevent: position\ndata: {}\n\n(:\n)+$/);
+});
 
-  test("ends when its subscriber disconnects before reading buffered events", async () => {
-    const watched = await watchedStore();
-    await using service = serve(watched.store);
-    await Promise.all(Array.from({ length: 10_000 }, () => watched.store.insert(LONGEST_TITLE)));
-    const stalled = await startReading(service.port, watched.start);
-    await until(() => watched.read() >= 500, "the service has read ahead");
-    expect(watched.open()).toBe(1);
-    stalled.destroy();
-    await until(() => watched.open() === 0, "its stream is given up");
-  });
+test.each<[what: string, resumes: boolean, changes: number]>([
+  ["new, without changes", false, 0],
+  ["resumed, after a change", true, 1],
+])("an event stream ends when its subscriber disconnects: %s", async (_what, resumes, changes) => {
+  const watched = await watchedStore();
+  await using service = serve(watched.store);
+  const events = await service.follow(resumes ? { since: watched.start } : {});
+  for (let n = 0; n < changes; n++) await service.store.insert("x");
+  await events.take(changes);
+  await until(() => watched.open() === 1, "its changes are read");
+  await events.close();
+  await until(() => watched.open() === 0, "its stream is given up");
+  await new Promise(setImmediate);
+  expect(watched.positionsAsked()).toBe(1);
+});
 
-  test("logs no error when its store fails because the stream ends", async () => {
-    async function* events(_after: unknown, signal?: AbortSignal): AsyncGenerator<TodoEvent[]> {
-      await new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(BROKEN)));
-      yield [];
+test("an event stream releases its iterator and timer when its subscriber disconnects", async () => {
+  const watched = await watchedStore();
+  await using service = serve(watched.store);
+  const comeAndGo = async (times: number): Promise<void> => {
+    for (let time = 0; time < times; time += 50) {
+      const readers = Array.from({ length: 50 }, () => startReading(service.port, watched.start));
+      for (const socket of await Promise.all(readers)) socket.destroy();
+      await until(() => watched.open() === 0, "streams are given up");
     }
-    await using service = serve(storeWith({ events }));
-    await using stream = await service.follow();
-    await stream.take(1);
-    service.close();
-    expect([await stream.rest(), service.lines]).toEqual([[], []]);
-  });
+  };
+  const objects = (): number => {
+    Bun.gc(true);
+    return heapStats().objectCount;
+  };
+  await comeAndGo(100);
+  const before = objects();
+  await comeAndGo(300);
+  await until(() => objects() - before < 300, "there are fewer objects more than there were streams");
+});
 
-  test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
-    ["immediately", {}, { events: fail }, ["position"]],
-    ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],
-    ["when it replays missed changes", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
-    ["when the missed changes are lost", { since: "e-1" }, failsAtSecond(), []],
-  ])("ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
-    await using service = serve(storeWith(answers));
-    await using events = await service.follow(from);
-    expect((await events.rest()).map(({ type }) => type)).toEqual(types);
-    const line = { level: "error", message: "event stream aborted" } as const;
-    expect(service.lines).toMatchObject([{ ...line, fields: { err: BROKEN } }]);
-    await using again = await service.follow(from);
-    await again.rest();
-    service.close();
-    expect(service.lines).toMatchObject([
-      { ...line, fields: { err: BROKEN } },
-      { ...line, fields: { err: BROKEN, times: 1 } },
-    ]);
-    expect((await service.send("GET", "/livez")).status).toBe(200);
-  });
+test("an event stream ends when its subscriber disconnects before reading buffered events", async () => {
+  const watched = await watchedStore();
+  await using service = serve(watched.store);
+  await Promise.all(Array.from({ length: 10_000 }, () => watched.store.insert(LONGEST_TITLE)));
+  const stalled = await startReading(service.port, watched.start);
+  await until(() => watched.read() >= 500, "the service has read ahead");
+  expect(watched.open()).toBe(1);
+  stalled.destroy();
+  await until(() => watched.open() === 0, "its stream is given up");
+});
 
-  test.each<[from: FollowOptions, received: string[]]>([
-    [{}, ["position e-1", "deleted e-2"]],
-    [{ since: "other-1" }, ["resync e-2", "deleted e-3"]],
-  ])("continues from the position that it sends: %j", async (from, received) => {
-    let n = 0;
-    const store = storeWith({
-      position: async () => ({ epoch: "e", sequence: ++n }),
-      events: async function* (after) {
-        if (after.epoch === "e")
-          yield [{ type: "deleted", position: { epoch: "e", sequence: after.sequence + 1 }, id: 1n }];
-      },
-    });
-    await using service = serve(store);
-    await using events = await service.follow(from);
-    expect((await events.rest()).map(({ type, id }) => `${type} ${id}`)).toEqual(received);
-  });
+test("an event stream logs no error when its store fails because the stream ends", async () => {
+  async function* events(_after: unknown, signal?: AbortSignal): AsyncGenerator<TodoEvent[]> {
+    await new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(BROKEN)));
+    yield [];
+  }
+  await using service = serve(storeWith({ events }));
+  await using stream = await service.follow();
+  await stream.take(1);
+  service.close();
+  expect([await stream.rest(), service.lines]).toEqual([[], []]);
+});
 
-  test("ends when the store's feed ends, and sends resync if no event was sent", async () => {
-    const position = { epoch: "e", sequence: 0 };
-    const feed = new ChangeFeed(10, position);
-    const store = storeWith({
-      position: () => position,
-      events: (after, signal) => feed.after(after, signal),
-    });
-    await using service = serve(store);
-    await using live = await service.follow();
-    await using resumed = await service.follow({ since: "e-0" });
-    feed.end();
-    expect((await live.rest()).map(({ type }) => type)).toEqual(["position"]);
-    expect((await resumed.rest()).map(({ type }) => type)).toEqual(["resync"]);
+test.each<[what: string, from: FollowOptions, answers: Partial<TodoStore>, types: string[]]>([
+  ["immediately", {}, { events: fail }, ["position"]],
+  ["after a change", {}, { events: failAfterOne }, ["position", "deleted"]],
+  ["when it replays missed changes", { since: "e-1" }, { events: failAfterOne }, ["deleted"]],
+  ["when the missed changes are lost", { since: "e-1" }, failsAtSecond(), []],
+])("an event stream ends and logs the error when its store fails %s", async (_what, from, answers, types) => {
+  await using service = serve(storeWith(answers));
+  await using events = await service.follow(from);
+  expect((await events.rest()).map(({ type }) => type)).toEqual(types);
+  const line = { level: "error", message: "event stream aborted" } as const;
+  expect(service.lines).toMatchObject([{ ...line, fields: { err: BROKEN } }]);
+  await using again = await service.follow(from);
+  await again.rest();
+  service.close();
+  expect(service.lines).toMatchObject([
+    { ...line, fields: { err: BROKEN } },
+    { ...line, fields: { err: BROKEN, times: 1 } },
+  ]);
+  expect((await service.send("GET", "/livez")).status).toBe(200);
+});
+
+test.each<[from: FollowOptions, received: string[]]>([
+  [{}, ["position e-1", "deleted e-2"]],
+  [{ since: "other-1" }, ["resync e-2", "deleted e-3"]],
+])("an event stream continues from the position that it sends: %j", async (from, received) => {
+  let n = 0;
+  const store = storeWith({
+    position: async () => ({ epoch: "e", sequence: ++n }),
+    events: async function* (after) {
+      if (after.epoch === "e")
+        yield [{ type: "deleted", position: { epoch: "e", sequence: after.sequence + 1 }, id: 1n }];
+    },
   });
+  await using service = serve(store);
+  await using events = await service.follow(from);
+  expect((await events.rest()).map(({ type, id }) => `${type} ${id}`)).toEqual(received);
+});
+
+test("an event stream ends when the store's feed ends, and sends resync if no event was sent", async () => {
+  const position = { epoch: "e", sequence: 0 };
+  const feed = new ChangeFeed(10, position);
+  const store = storeWith({
+    position: () => position,
+    events: (after, signal) => feed.after(after, signal),
+  });
+  await using service = serve(store);
+  await using live = await service.follow();
+  await using resumed = await service.follow({ since: "e-0" });
+  feed.end();
+  expect((await live.rest()).map(({ type }) => type)).toEqual(["position"]);
+  expect((await resumed.rest()).map(({ type }) => type)).toEqual(["resync"]);
 });
 
 const BROKEN = new Error("s3cret");

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { as, basic, mint } from "../../../test/credentials.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
@@ -77,41 +77,39 @@ async function brokenBy(response: Response): Promise<readonly string[]> {
   return errors.map(({ field, message }) => `${field} ${message}`);
 }
 
-describe("POST /admin/keys", () => {
-  test("creates a key whose token works immediately and is shown once", async () => {
-    await using served = serveKeys();
-    const response = await served.post("/admin/keys", { name: "ci", expires: "90d" });
-    expect(response.headers.get("cache-control")).toBe("no-store");
-    const key = await minted(response);
-    expect(key).toEqual({
-      id: expect.stringMatching(ID),
-      name: "ci",
-      scope: "write",
-      createdAt: "2026-01-02T03:04:05Z",
-      expiresAt: "2026-04-02T03:04:05Z",
-      token: expect.stringMatching(TOKEN),
-    });
-    expect(await whoami(served, key.token)).toBe("ci");
-    const { token, ...listed } = key;
-    expect(await served.list()).toEqual([{ ...listed, lastUsedAt: "2026-01-02T03:04:05Z" }]);
-    expect(JSON.stringify(await served.list())).not.toContain(hashToken(token).toString("hex"));
+test("POST /admin/keys creates a key whose token works immediately and is shown once", async () => {
+  await using served = serveKeys();
+  const response = await served.post("/admin/keys", { name: "ci", expires: "90d" });
+  expect(response.headers.get("cache-control")).toBe("no-store");
+  const key = await minted(response);
+  expect(key).toEqual({
+    id: expect.stringMatching(ID),
+    name: "ci",
+    scope: "write",
+    createdAt: "2026-01-02T03:04:05Z",
+    expiresAt: "2026-04-02T03:04:05Z",
+    token: expect.stringMatching(TOKEN),
   });
+  expect(await whoami(served, key.token)).toBe("ci");
+  const { token, ...listed } = key;
+  expect(await served.list()).toEqual([{ ...listed, lastUsedAt: "2026-01-02T03:04:05Z" }]);
+  expect(JSON.stringify(await served.list())).not.toContain(hashToken(token).toString("hex"));
+});
 
-  test("rejects a body with every violated rule", async () => {
-    await using served = serveKeys();
-    expect(await brokenBy(await served.post("/admin/keys", { name: "", expires: "1y" }))).toEqual([
-      "name must not be empty",
-      "expires must be a duration such as 90d, 2w, 24h, 15m, 30s or 0",
-    ]);
-    expect(await served.list()).toEqual([]);
-  });
+test("POST /admin/keys rejects a body with every violated rule", async () => {
+  await using served = serveKeys();
+  expect(await brokenBy(await served.post("/admin/keys", { name: "", expires: "1y" }))).toEqual([
+    "name must not be empty",
+    "expires must be a duration such as 90d, 2w, 24h, 15m, 30s or 0",
+  ]);
+  expect(await served.list()).toEqual([]);
+});
 
-  test("rejects the name of a valid key", async () => {
-    await using served = serveKeys();
-    await served.make({ name: "ci" });
-    expect(await served.outcome("POST /admin/keys", AUTHORIZED, { name: "ci" })).toBe("409 key_exists");
-    expect(await served.list()).toHaveLength(1);
-  });
+test("POST /admin/keys rejects the name of a valid key", async () => {
+  await using served = serveKeys();
+  await served.make({ name: "ci" });
+  expect(await served.outcome("POST /admin/keys", AUTHORIZED, { name: "ci" })).toBe("409 key_exists");
+  expect(await served.list()).toHaveLength(1);
 });
 
 test("GET /admin/keys lists all keys by creation time with their last use, including expired ones for 30 days", async () => {
@@ -136,47 +134,45 @@ test("GET /admin/keys lists all keys by creation time with their last use, inclu
   expect(await served.list()).toEqual([expect.objectContaining({ name: "backup" })]);
 });
 
-describe("POST /admin/keys/:id/rotate", () => {
-  const rotate = ({ post }: ReturnType<typeof serveKeys>, { id }: Minted, body: unknown) =>
-    post(`/admin/keys/${id}/rotate`, body);
+const rotate = ({ post }: ReturnType<typeof serveKeys>, { id }: Minted, body: unknown) =>
+  post(`/admin/keys/${id}/rotate`, body);
 
-  test("returns a successor, and the old token stays valid for the overlap", async () => {
-    await using served = serveKeys();
-    const old = await served.make({ name: "ci", expires: "90d", scope: "read" });
-    served.clock.now += 10 * DAY;
-    const successor = await minted(await rotate(served, old, { overlap: "2h" }));
-    const times = { createdAt: "2026-01-12T03:04:05Z", expiresAt: "2026-04-12T03:04:05Z" };
-    expect(successor).toMatchObject({ name: "ci", scope: "read", ...times });
-    for (const [later, outcome] of [
-      [2 * HOUR - 1, "ci"],
-      [1, 401],
-    ] as const) {
-      served.clock.now += later;
-      expect(await whoami(served, old.token)).toBe(outcome);
-      expect(await whoami(served, successor.token)).toBe("ci");
-    }
-  });
+test("POST /admin/keys/:id/rotate returns a successor, and the old token stays valid for the overlap", async () => {
+  await using served = serveKeys();
+  const old = await served.make({ name: "ci", expires: "90d", scope: "read" });
+  served.clock.now += 10 * DAY;
+  const successor = await minted(await rotate(served, old, { overlap: "2h" }));
+  const times = { createdAt: "2026-01-12T03:04:05Z", expiresAt: "2026-04-12T03:04:05Z" };
+  expect(successor).toMatchObject({ name: "ci", scope: "read", ...times });
+  for (const [later, outcome] of [
+    [2 * HOUR - 1, "ci"],
+    [1, 401],
+  ] as const) {
+    served.clock.now += later;
+    expect(await whoami(served, old.token)).toBe(outcome);
+    expect(await whoami(served, successor.token)).toBe("ci");
+  }
+});
 
-  test.each<[what: string, headers: readonly string[], body: string]>([
-    ["neither a body nor a Content-Length", [], ""],
-    ["another Content-Type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
-    ["an empty object", ["Content-Type: application/json", "Content-Length: 2"], "{}"],
-  ])("uses the default overlap with %s", async (_what, headers, body) => {
-    await using served = serveKeys();
-    const old = await served.make({ name: "ci" });
-    const line = `POST /admin/keys/${old.id}/rotate`;
-    const all = request(line, [`Authorization: ${ROOT}`, ...headers], body);
-    expect(statusOf((await sendRaw(served.port, all)).text)).toBe(201);
-    served.clock.now += DAY - 1;
-    expect(await whoami(served, old.token)).toBe("ci");
-  });
+test.each<[what: string, headers: readonly string[], body: string]>([
+  ["neither a body nor a Content-Length", [], ""],
+  ["another Content-Type and no body", ["Content-Type: text/plain", "Content-Length: 0"], ""],
+  ["an empty object", ["Content-Type: application/json", "Content-Length: 2"], "{}"],
+])("POST /admin/keys/:id/rotate uses the default overlap with %s", async (_what, headers, body) => {
+  await using served = serveKeys();
+  const old = await served.make({ name: "ci" });
+  const line = `POST /admin/keys/${old.id}/rotate`;
+  const all = request(line, [`Authorization: ${ROOT}`, ...headers], body);
+  expect(statusOf((await sendRaw(served.port, all)).text)).toBe(201);
+  served.clock.now += DAY - 1;
+  expect(await whoami(served, old.token)).toBe("ci");
+});
 
-  test("rejects an invalid body, and changes nothing", async () => {
-    await using served = serveKeys();
-    const key = await served.make({ name: "ci" });
-    expect(await brokenBy(await rotate(served, key, { overlap: 0 }))).toEqual(["overlap must be a string"]);
-    expect(await served.list()).toHaveLength(1);
-  });
+test("POST /admin/keys/:id/rotate rejects an invalid body, and changes nothing", async () => {
+  await using served = serveKeys();
+  const key = await served.make({ name: "ci" });
+  expect(await brokenBy(await rotate(served, key, { overlap: 0 }))).toEqual(["overlap must be a string"]);
+  expect(await served.list()).toHaveLength(1);
 });
 
 test("DELETE /admin/keys/:id revokes only that key, immediately", async () => {
@@ -200,60 +196,58 @@ test("DELETE /admin/keys/:id and its rotation respond with 404 for an absent id,
   expect(await served.list()).toHaveLength(1);
 });
 
-describe("the endpoints of API keys", () => {
-  test("check the method, then the origin, then the body", async () => {
-    await using served = serveKeys();
-    const { id } = await served.make({ name: "ci" });
-    const crossSite = { "Sec-Fetch-Site": "cross-site" };
-    for (const [line, headers, body, outcome] of [
-      ["PUT /admin/keys", crossSite, "{", "405 method_not_allowed"],
-      ["POST /admin/keys", crossSite, "{", "403 cross_site_write"],
-      ["DELETE /admin/keys/absent00", crossSite, undefined, "403 cross_site_write"],
-      ["POST /admin/keys/absent00/rotate", crossSite, "{", "403 cross_site_write"],
-      [`POST /admin/keys/${id}/rotate`, {}, "{", "415 unsupported_media_type"],
-      ["POST /admin/keys", { "Content-Type": "text/plain" }, "{", "415 unsupported_media_type"],
-      ["POST /admin/keys", { "Content-Type": "application/json" }, "", "400 invalid_json"],
-    ] as const) {
-      const init = { ...as(ROOT, headers), ...(body !== undefined && { body }) };
-      expect([line, await served.outcome(line, init)]).toEqual([line, outcome]);
-    }
-  });
+test("the endpoints of API keys check the method, then the origin, then the body", async () => {
+  await using served = serveKeys();
+  const { id } = await served.make({ name: "ci" });
+  const crossSite = { "Sec-Fetch-Site": "cross-site" };
+  for (const [line, headers, body, outcome] of [
+    ["PUT /admin/keys", crossSite, "{", "405 method_not_allowed"],
+    ["POST /admin/keys", crossSite, "{", "403 cross_site_write"],
+    ["DELETE /admin/keys/absent00", crossSite, undefined, "403 cross_site_write"],
+    ["POST /admin/keys/absent00/rotate", crossSite, "{", "403 cross_site_write"],
+    [`POST /admin/keys/${id}/rotate`, {}, "{", "415 unsupported_media_type"],
+    ["POST /admin/keys", { "Content-Type": "text/plain" }, "{", "415 unsupported_media_type"],
+    ["POST /admin/keys", { "Content-Type": "application/json" }, "", "400 invalid_json"],
+  ] as const) {
+    const init = { ...as(ROOT, headers), ...(body !== undefined && { body }) };
+    expect([line, await served.outcome(line, init)]).toEqual([line, outcome]);
+  }
+});
 
-  test("respond with 404 after authentication in a service without a key store", async () => {
-    await using service = startService({
-      credentials: { checkUser: createFixedUserCheck("root", "s3cret") },
-    });
-    for (const line of [
-      ...["GET /admin/keys", "POST /admin/keys", "DELETE /admin/keys/absent00"],
-      "POST /admin/keys/absent00/rotate",
+test("the endpoints of API keys respond with 404 after authentication in a service without a key store", async () => {
+  await using service = startService({
+    credentials: { checkUser: createFixedUserCheck("root", "s3cret") },
+  });
+  for (const line of [
+    ...["GET /admin/keys", "POST /admin/keys", "DELETE /admin/keys/absent00"],
+    "POST /admin/keys/absent00/rotate",
+  ]) {
+    expect([line, await service.outcome(line)]).toEqual([line, "401 unauthorized"]);
+    expect([line, await service.outcome(line, AUTHORIZED)]).toEqual([line, "404 route_not_found"]);
+  }
+  expect(service.lines).toEqual([]);
+});
+
+test("the endpoints of API keys respond with 503 without details if the store is unavailable", async () => {
+  const cause = new Error("disk on fire");
+  const cannot = () => Promise.reject(new ServiceError("store_unavailable", { cause }));
+  const { key } = await mint(openMemory().keys, "ci");
+  for (const list of [cannot, () => [key]]) {
+    const writes = { insert: cannot, replace: cannot, delete: cannot, rename: cannot };
+    const keys: KeyStore = { find: cannot, list, ...writes, recordUse: () => {} };
+    await using served = serveKeys({ credentials: { keys } });
+    for (const answer of [
+      await served.post("/admin/keys", { name: "ci" }),
+      await served.post(`/admin/keys/${key.id}/rotate`, {}),
+      await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED),
+      ...(list === cannot ? [await served.send("GET", "/admin/keys", AUTHORIZED)] : []),
     ]) {
-      expect([line, await service.outcome(line)]).toEqual([line, "401 unauthorized"]);
-      expect([line, await service.outcome(line, AUTHORIZED)]).toEqual([line, "404 route_not_found"]);
+      expect(await answer.clone().text()).not.toContain("disk");
+      expect(answer.headers.get("retry-after")).toBe("5");
+      expect(await statusAndCode(answer)).toEqual([503, "store_unavailable"]);
     }
-    expect(service.lines).toEqual([]);
-  });
-
-  test("respond with 503 without details if the store is unavailable", async () => {
-    const cause = new Error("disk on fire");
-    const cannot = () => Promise.reject(new ServiceError("store_unavailable", { cause }));
-    const { key } = await mint(openMemory().keys, "ci");
-    for (const list of [cannot, () => [key]]) {
-      const writes = { insert: cannot, replace: cannot, delete: cannot, rename: cannot };
-      const keys: KeyStore = { find: cannot, list, ...writes, recordUse: () => {} };
-      await using served = serveKeys({ credentials: { keys } });
-      for (const answer of [
-        await served.post("/admin/keys", { name: "ci" }),
-        await served.post(`/admin/keys/${key.id}/rotate`, {}),
-        await served.send("DELETE", "/admin/keys/absent00", AUTHORIZED),
-        ...(list === cannot ? [await served.send("GET", "/admin/keys", AUTHORIZED)] : []),
-      ]) {
-        expect(await answer.clone().text()).not.toContain("disk");
-        expect(answer.headers.get("retry-after")).toBe("5");
-        expect(await statusAndCode(answer)).toEqual([503, "store_unavailable"]);
-      }
-      expect(served.logText()).not.toContain("key created");
-    }
-  });
+    expect(served.logText()).not.toContain("key created");
+  }
 });
 
 /** Returns the log lines about keys: message and fields. */

@@ -129,107 +129,105 @@ test("without the option, /mcp is an unknown path", async () => {
     expect([method, await service.outcome(`${method} /mcp`)]).toEqual([method, "404 route_not_found"]);
 });
 
-describe("in private mode, /mcp", () => {
-  test("rejects requests without valid credentials before it reads them", async () => {
-    await using service = await startPrivate();
-    for (const headers of [{}, bearer("wrong"), { Authorization: "Basic eDp5" }]) {
-      for (const method of ["initialize", "tools/list", "tools/call", "x"])
-        expect(await statusAndCode(await post(service, headers, method))).toEqual([401, "unauthorized"]);
-      expect((await fetch(at(service), { method: "POST", headers, body: "{" })).status).toBe(401);
+test("in private mode, /mcp rejects requests without valid credentials before it reads them", async () => {
+  await using service = await startPrivate();
+  for (const headers of [{}, bearer("wrong"), { Authorization: "Basic eDp5" }]) {
+    for (const method of ["initialize", "tools/list", "tools/call", "x"])
+      expect(await statusAndCode(await post(service, headers, method))).toEqual([401, "unauthorized"]);
+    expect((await fetch(at(service), { method: "POST", headers, body: "{" })).status).toBe(401);
+  }
+  const accepted = await post(service, bearer(service.reader));
+  expect([accepted.status, accepted.headers.get("cache-control")]).toEqual([200, "no-store"]);
+});
+
+test("in private mode, /mcp names Bearer before Basic, and looks like a service without OAuth", async () => {
+  await using service = await startPrivate();
+  const challenges = [at(service), `${service.url}/api/todos`].map(async (url) =>
+    (await fetch(url, { method: "POST" })).headers.get("www-authenticate"),
+  );
+  expect(await Promise.all(challenges)).toEqual([
+    expect.stringMatching(/^Bearer .*, Basic /),
+    expect.stringMatching(/^Basic .*, Bearer /),
+  ]);
+  const paths = [
+    "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-authorization-server",
+    "/register",
+  ];
+  for (const path of paths)
+    for (const method of ["GET", "POST"]) {
+      const response = await fetch(service.url + path, { method });
+      expect([path, ...(await statusAndCode(response))]).toEqual([path, 404, "route_not_found"]);
     }
-    const accepted = await post(service, bearer(service.reader));
-    expect([accepted.status, accepted.headers.get("cache-control")]).toEqual([200, "no-store"]);
-  });
+  expect(await statusAndCode(await fetch(`${service.url}/api/nowhere`))).toEqual([401, "unauthorized"]);
+});
 
-  test("names Bearer before Basic, and looks like a service without OAuth", async () => {
-    await using service = await startPrivate();
-    const challenges = [at(service), `${service.url}/api/todos`].map(async (url) =>
-      (await fetch(url, { method: "POST" })).headers.get("www-authenticate"),
-    );
-    expect(await Promise.all(challenges)).toEqual([
-      expect.stringMatching(/^Bearer .*, Basic /),
-      expect.stringMatching(/^Basic .*, Bearer /),
-    ]);
-    const paths = [
-      "/.well-known/oauth-protected-resource/mcp",
-      "/.well-known/oauth-authorization-server",
-      "/register",
-    ];
-    for (const path of paths)
-      for (const method of ["GET", "POST"]) {
-        const response = await fetch(service.url + path, { method });
-        expect([path, ...(await statusAndCode(response))]).toEqual([path, 404, "route_not_found"]);
-      }
-    expect(await statusAndCode(await fetch(`${service.url}/api/nowhere`))).toEqual([401, "unauthorized"]);
-  });
+test("in private mode, /mcp allows a key with the scope read to list, but not to write", async () => {
+  await using service = await startPrivate();
+  await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
+  await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
+  expect((await callTool(writer, "add_todos", { todos: [{ title: "a" }] })).isError).toBe(false);
+  expect((await callTool(reader, "find_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
+  for (const [name, given] of [
+    ["add_todos", { todos: [{ title: "b" }] }],
+    ["set_done", { ids: ["1"], done: true }],
+    ["delete_todos", { ids: ["1"] }],
+  ] as const) {
+    const refused = { isError: true, text: { code: "insufficient_scope" } };
+    expect([name, await callTool(reader, name, given)]).toMatchObject([name, refused]);
+  }
+  const todos = [{ id: "1", title: "a", done: false }];
+  expect((await callTool(writer, "find_todos")).structured).toEqual({ todos, matches: 1 });
+});
 
-  test("allows a key with the scope read to list, but not to write", async () => {
-    await using service = await startPrivate();
-    await using reader = await connectHttpClient(VERSION, at(service), bearer(service.reader));
-    await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
-    expect((await callTool(writer, "add_todos", { todos: [{ title: "a" }] })).isError).toBe(false);
-    expect((await callTool(reader, "find_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
-    for (const [name, given] of [
-      ["add_todos", { todos: [{ title: "b" }] }],
-      ["set_done", { ids: ["1"], done: true }],
-      ["delete_todos", { ids: ["1"] }],
-    ] as const) {
-      const refused = { isError: true, text: { code: "insufficient_scope" } };
-      expect([name, await callTool(reader, name, given)]).toMatchObject([name, refused]);
-    }
-    const todos = [{ id: "1", title: "a", done: false }];
-    expect((await callTool(writer, "find_todos")).structured).toEqual({ todos, matches: 1 });
-  });
+test("in private mode, /mcp accepts a user's password, but rejects writes with it from pages of other origins", async () => {
+  const origin = "http://127.0.0.1:1";
+  await using service = await startPrivate({ network: { onLoopback: true } });
+  const add = { name: "add_todos", arguments: { todos: [{ title: "a" }] } };
+  const fromPage = { Authorization: AS_ANN, Origin: origin, "Sec-Fetch-Site": "same-site" };
+  const rejected = await (await post(service, fromPage, "tools/call", add)).json();
+  expect(JSON.stringify(rejected)).toContain("cross_site_write");
+  const accepted = await (await post(service, { Authorization: AS_ANN }, "tools/call", add)).json();
+  expect(JSON.stringify(accepted)).not.toContain("isError");
+});
 
-  test("accepts a user's password, but rejects writes with it from pages of other origins", async () => {
-    const origin = "http://127.0.0.1:1";
-    await using service = await startPrivate({ network: { onLoopback: true } });
-    const add = { name: "add_todos", arguments: { todos: [{ title: "a" }] } };
-    const fromPage = { Authorization: AS_ANN, Origin: origin, "Sec-Fetch-Site": "same-site" };
-    const rejected = await (await post(service, fromPage, "tools/call", add)).json();
-    expect(JSON.stringify(rejected)).toContain("cross_site_write");
-    const accepted = await (await post(service, { Authorization: AS_ANN }, "tools/call", add)).json();
-    expect(JSON.stringify(accepted)).not.toContain("isError");
-  });
+test("in private mode, /mcp logs each write of a tool with the API key, and does not log a request to /mcp as a write", async () => {
+  await using service = await startPrivate();
+  await using client = await connectHttpClient(VERSION, at(service), bearer(service.writer));
+  await callTool(client, "add_todos", { todos: [{ title: "canary-title" }] });
+  await callTool(client, "find_todos");
+  const writes = service.lines.filter(({ message }) => message === "write");
+  expect(writes.map(({ fields }) => fields)).toMatchObject([
+    { method: "POST", todo: "1", client: "writer", key: expect.any(String) },
+  ]);
+  for (const secret of ["canary-title", service.writer]) expect(service.logText()).not.toContain(secret);
+});
 
-  test("logs each write of a tool with the API key, and does not log a request to /mcp as a write", async () => {
-    await using service = await startPrivate();
-    await using client = await connectHttpClient(VERSION, at(service), bearer(service.writer));
-    await callTool(client, "add_todos", { todos: [{ title: "canary-title" }] });
-    await callTool(client, "find_todos");
-    const writes = service.lines.filter(({ message }) => message === "write");
-    expect(writes.map(({ fields }) => fields)).toMatchObject([
-      { method: "POST", todo: "1", client: "writer", key: expect.any(String) },
-    ]);
-    for (const secret of ["canary-title", service.writer]) expect(service.logText()).not.toContain(secret);
+test("in private mode, /mcp finishes a tool call whose client has disconnected", async () => {
+  const store = openMemory();
+  let hasLeft = false;
+  const insert: typeof store.insert = (title) => {
+    hasLeft = true;
+    return store.insert(title);
+  };
+  const { routes } = createService({
+    store: storeWith({ insert }, store),
+    mcp: createMcpEndpoint({ version: "1" }),
+    access: { privateMode: true },
+    credentials: { lookupClient: () => ({ name: "ci", scope: "write" }) },
   });
-
-  test("finishes a tool call whose client has disconnected", async () => {
-    const store = openMemory();
-    let hasLeft = false;
-    const insert: typeof store.insert = (title) => {
-      hasLeft = true;
-      return store.insert(title);
-    };
-    const { routes } = createService({
-      store: storeWith({ insert }, store),
-      mcp: createMcpEndpoint({ version: "1" }),
-      access: { privateMode: true },
-      credentials: { lookupClient: () => ({ name: "ci", scope: "write" }) },
-    });
-    const params = { name: "add_todos", arguments: { todos: [{ title: "a" }, { title: "b" }] } };
-    const request = new Request("http://localhost/mcp", {
-      method: "POST",
-      headers: { ...mcpHeaders(VERSION, "tools/call", params), ...bearer("t0ken") },
-      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }),
-    });
-    // The runtime forgets the address when the connection is closed.
-    const requestIP = () => (hasLeft ? null : { address: "127.0.0.1" });
-    const server = { protocol: "http", requestIP, timeout: () => {} } as const;
-    const response = await routes["/mcp"]?.(Object.assign(request, { params: {} }), server);
-    expect(await response?.json()).toMatchObject({
-      result: { structuredContent: { todos: [{ title: "a" }, { title: "b" }] } },
-    });
+  const params = { name: "add_todos", arguments: { todos: [{ title: "a" }, { title: "b" }] } };
+  const request = new Request("http://localhost/mcp", {
+    method: "POST",
+    headers: { ...mcpHeaders(VERSION, "tools/call", params), ...bearer("t0ken") },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }),
+  });
+  // The runtime forgets the address when the connection is closed.
+  const requestIP = () => (hasLeft ? null : { address: "127.0.0.1" });
+  const server = { protocol: "http", requestIP, timeout: () => {} } as const;
+  const response = await routes["/mcp"]?.(Object.assign(request, { params: {} }), server);
+  expect(await response?.json()).toMatchObject({
+    result: { structuredContent: { todos: [{ title: "a" }, { title: "b" }] } },
   });
 });
 
@@ -243,136 +241,134 @@ test("the metrics and the access log count /mcp and the requests of its tools", 
   expect(counted.map(([, route]) => route).sort()).toEqual(["/api/todos", "/mcp"]);
 });
 
-describe("/mcp", () => {
-  test.each<[what: string, protocol: string, host: readonly string[]]>([
-    ["no Host", "HTTP/1.0", []],
-    ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
-  ])("accepts a request with %s", async (_what, protocol, host) => {
-    await using service = start({ network: { onLoopback: true } });
-    await service.sendJson("POST", "/api/todos", { title: "a" });
-    const params = { name: "find_todos" };
-    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
-    const sent = Object.entries(mcpHeaders(VERSION, "tools/call", params)).map((one) => one.join(": "));
-    const length = [`Content-Length: ${body.length}`, "Connection: close"];
-    const head = [`POST /mcp ${protocol}`, ...host, ...sent, ...length];
-    const { text } = await sendRaw(service.port, [...head, "", body].join("\r\n"));
-    expect(statusOf(text)).toBe(200);
-    expect(text).toContain('"title":"a"');
-  });
+test.each<[what: string, protocol: string, host: readonly string[]]>([
+  ["no Host", "HTTP/1.0", []],
+  ["a Host with a port that does not exist", "HTTP/1.1", ["Host: localhost:99999"]],
+])("/mcp accepts a request with %s", async (_what, protocol, host) => {
+  await using service = start({ network: { onLoopback: true } });
+  await service.sendJson("POST", "/api/todos", { title: "a" });
+  const params = { name: "find_todos" };
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+  const sent = Object.entries(mcpHeaders(VERSION, "tools/call", params)).map((one) => one.join(": "));
+  const length = [`Content-Length: ${body.length}`, "Connection: close"];
+  const head = [`POST /mcp ${protocol}`, ...host, ...sent, ...length];
+  const { text } = await sendRaw(service.port, [...head, "", body].join("\r\n"));
+  expect(statusOf(text)).toBe(200);
+  expect(text).toContain('"title":"a"');
+});
 
-  test.each<[what: string, headers: Record<string, string>, isAccepted: boolean]>([
-    ["no origin", {}, true],
-    ["another site", { Origin: "https://evil.example" }, false],
-    ["an opaque origin", { Origin: "null" }, false],
-    ["a navigation of another site", { "Sec-Fetch-Site": "cross-site" }, false],
-    ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
-    ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
-    ["its own origin", { Host: "nas:3000", Origin: "http://nas:3000" }, true],
-    ["loopback's origin with another Host", { Host: "nas:3000", Origin: "http://localhost:6274" }, false],
-  ])("accepts or rejects a request by its origin: %s", async (_what, headers, isAccepted) => {
-    await using service = start({ network: { corsOrigins: ["https://app.example"] } });
-    const response = await post(service, headers);
-    expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
-  });
+test.each<[what: string, headers: Record<string, string>, isAccepted: boolean]>([
+  ["no origin", {}, true],
+  ["another site", { Origin: "https://evil.example" }, false],
+  ["an opaque origin", { Origin: "null" }, false],
+  ["a navigation of another site", { "Sec-Fetch-Site": "cross-site" }, false],
+  ["a listed origin", { Origin: "https://app.example", "Sec-Fetch-Site": "cross-site" }, true],
+  ["another port of loopback", { Origin: "http://localhost:6274", "Sec-Fetch-Site": "same-site" }, true],
+  ["its own origin", { Host: "nas:3000", Origin: "http://nas:3000" }, true],
+  ["loopback's origin with another Host", { Host: "nas:3000", Origin: "http://localhost:6274" }, false],
+])("/mcp accepts or rejects a request by its origin: %s", async (_what, headers, isAccepted) => {
+  await using service = start({ network: { corsOrigins: ["https://app.example"] } });
+  const response = await post(service, headers);
+  expect(await statusAndCode(response)).toEqual(isAccepted ? [200] : [403, "cross_site_write"]);
+});
 
-  test("allows POST only", async () => {
-    await using service = start();
-    for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
-      const response = await fetch(at(service), { method });
-      expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
-    }
-  });
+test("/mcp allows POST only", async () => {
+  await using service = start();
+  for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
+    const response = await fetch(at(service), { method });
+    expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
+  }
+});
 
-  test.each<[what: string, body: string | Uint8Array, status: number, code: number | string]>([
-    ["text that is not JSON", "hello", 400, -32700],
-    ["an empty body", "", 400, -32700],
-    ["bytes that are not UTF-8", new Uint8Array([0x22, 0xff, 0x22]), 400, -32700],
-    ["a batch", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600],
-    ["a body above 64 KiB", JSON.stringify("x".repeat(65_536)), 413, "body_too_large"],
-  ])("rejects %s", async (_what, body, status, code) => {
-    await using service = start();
-    for (const version of PROTOCOL_VERSIONS) {
-      const init = { method: "POST", headers: mcpHeaders(version, "ping"), body };
-      const response = await fetch(at(service), init);
-      const answer = JSON.parse(await response.text());
-      expect([response.status, answer.error?.code ?? answer.code]).toEqual([status, code]);
-    }
-  });
+test.each<[what: string, body: string | Uint8Array, status: number, code: number | string]>([
+  ["text that is not JSON", "hello", 400, -32700],
+  ["an empty body", "", 400, -32700],
+  ["bytes that are not UTF-8", new Uint8Array([0x22, 0xff, 0x22]), 400, -32700],
+  ["a batch", '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600],
+  ["a body above 64 KiB", JSON.stringify("x".repeat(65_536)), 413, "body_too_large"],
+])("/mcp rejects %s", async (_what, body, status, code) => {
+  await using service = start();
+  for (const version of PROTOCOL_VERSIONS) {
+    const init = { method: "POST", headers: mcpHeaders(version, "ping"), body };
+    const response = await fetch(at(service), init);
+    const answer = JSON.parse(await response.text());
+    expect([response.status, answer.error?.code ?? answer.code]).toEqual([status, code]);
+  }
+});
 
-  test.each<[what: string, params: object]>([
-    ["_meta", { _meta: Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`k${n}`, 1])) }],
-    ["nested objects", { _meta: { a: JSON.parse(`${'{"a":'.repeat(500)}1${"}".repeat(500)}`) } }],
-    ["arguments", { name: "add_todos", arguments: { todos: Array.from({ length: 500 }, () => 1) } }],
-  ])("rejects a message with too many values in %s", async (_what, params) => {
-    await using service = start();
-    const response = await post(service, {}, "tools/call", params);
-    expect(response.status).toBe(400);
-    expect(await response.json()).toMatchObject({ error: { code: -32600 }, id: null });
-  });
+test.each<[what: string, params: object]>([
+  ["_meta", { _meta: Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`k${n}`, 1])) }],
+  ["nested objects", { _meta: { a: JSON.parse(`${'{"a":'.repeat(500)}1${"}".repeat(500)}`) } }],
+  ["arguments", { name: "add_todos", arguments: { todos: Array.from({ length: 500 }, () => 1) } }],
+])("/mcp rejects a message with too many values in %s", async (_what, params) => {
+  await using service = start();
+  const response = await post(service, {}, "tools/call", params);
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({ error: { code: -32600 }, id: null });
+});
 
-  test.each<[accept: string, status: number]>([
-    ["application/json", 200],
-    ["*/*", 200],
-    ["application/*;q=0.5, text/html", 200],
-    ["text/event-stream", 406],
-    ["text/html", 406],
-  ])("responds to Accept: %s with the status %p", async (Accept, status) => {
-    await using service = start();
-    for (const version of PROTOCOL_VERSIONS.filter((one) => !isModern(one))) {
-      const response = await mcpSender(version, at(service))("tools/list", {}, { Accept });
-      expect([version, response.status]).toEqual([version, status]);
-    }
-  });
+test.each<[accept: string, status: number]>([
+  ["application/json", 200],
+  ["*/*", 200],
+  ["application/*;q=0.5, text/html", 200],
+  ["text/event-stream", 406],
+  ["text/html", 406],
+])("/mcp responds to Accept: %s with the status %p", async (Accept, status) => {
+  await using service = start();
+  for (const version of PROTOCOL_VERSIONS.filter((one) => !isModern(one))) {
+    const response = await mcpSender(version, at(service))("tools/list", {}, { Accept });
+    expect([version, response.status]).toEqual([version, status]);
+  }
+});
 
-  test("rejects other media types", async () => {
-    await using service = start();
-    const response = await post(service, { "Content-Type": "text/plain" });
-    expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
-  });
+test("/mcp rejects other media types", async () => {
+  await using service = start();
+  const response = await post(service, { "Content-Type": "text/plain" });
+  expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
+});
 
-  test("reports failures of the store with the service's code", async () => {
-    const broken = storeWith({
-      list: () => {
-        throw new Error("secret details");
-      },
+test("/mcp reports failures of the store with the service's code", async () => {
+  const broken = storeWith({
+    list: () => {
+      throw new Error("secret details");
+    },
+  });
+  await using service = start({ store: broken });
+  await using client = await connectHttpClient("2026-07-28", at(service));
+  expect(await callTool(client, "find_todos")).toMatchObject({
+    isError: true,
+    text: { code: "internal_error", message: "Internal server error" },
+  });
+  const { error } = await client.request("resources/read", { uri: TODOS_URI });
+  expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
+  expect(service.lines[0]?.fields.err).toHaveProperty("message", "secret details");
+});
+
+test("/mcp lets other work run between the requests of one tool call", async () => {
+  const store = openMemory();
+  let turns = 0;
+  const turnsAtInsert: number[] = [];
+  const insert: typeof store.insert = (title) => {
+    turnsAtInsert.push(turns);
+    setImmediate(() => {
+      turns++;
     });
-    await using service = start({ store: broken });
-    await using client = await connectHttpClient("2026-07-28", at(service));
-    expect(await callTool(client, "find_todos")).toMatchObject({
-      isError: true,
-      text: { code: "internal_error", message: "Internal server error" },
-    });
-    const { error } = await client.request("resources/read", { uri: TODOS_URI });
-    expect(error).toMatchObject({ code: -32603, data: { code: "internal_error" } });
-    expect(service.lines[0]?.fields.err).toHaveProperty("message", "secret details");
-  });
+    return store.insert(title);
+  };
+  await using service = start({ store: storeWith({ insert }, store) });
+  await using client = await connectHttpClient(VERSION, at(service));
+  await callTool(client, "add_todos", { todos: [{ title: "a" }, { title: "b" }, { title: "c" }] });
+  expect(turnsAtInsert).toEqual([0, 1, 2]);
+});
 
-  test("lets other work run between the requests of one tool call", async () => {
-    const store = openMemory();
-    let turns = 0;
-    const turnsAtInsert: number[] = [];
-    const insert: typeof store.insert = (title) => {
-      turnsAtInsert.push(turns);
-      setImmediate(() => {
-        turns++;
-      });
-      return store.insert(title);
-    };
-    await using service = start({ store: storeWith({ insert }, store) });
-    await using client = await connectHttpClient(VERSION, at(service));
-    await callTool(client, "add_todos", { todos: [{ title: "a" }, { title: "b" }, { title: "c" }] });
-    expect(turnsAtInsert).toEqual([0, 1, 2]);
-  });
-
-  test("does not pass If-None-Match and Idempotency-Key of its request to its tools", async () => {
-    await using service = start();
-    await service.sendJson("POST", "/api/todos", { title: "a" });
-    const headers = { "If-None-Match": "*", "Idempotency-Key": "k" };
-    for (const title of ["b", "c"]) {
-      const call = { name: "add_todos", arguments: { todos: [{ title }] } };
-      await post(service, headers, "tools/call", call);
-    }
-    const listed = await (await post(service, headers, "tools/call", { name: "find_todos" })).text();
-    for (const title of ["a", "b", "c"]) expect(listed).toContain(`"title":"${title}"`);
-  });
+test("/mcp does not pass If-None-Match and Idempotency-Key of its request to its tools", async () => {
+  await using service = start();
+  await service.sendJson("POST", "/api/todos", { title: "a" });
+  const headers = { "If-None-Match": "*", "Idempotency-Key": "k" };
+  for (const title of ["b", "c"]) {
+    const call = { name: "add_todos", arguments: { todos: [{ title }] } };
+    await post(service, headers, "tools/call", call);
+  }
+  const listed = await (await post(service, headers, "tools/call", { name: "find_todos" })).text();
+  for (const title of ["a", "b", "c"]) expect(listed).toContain(`"title":"${title}"`);
 });

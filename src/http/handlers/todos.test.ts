@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { startReading, storeOf } from "../../../test/long-list.ts";
 import { request, sendRaw, unchunked } from "../../../test/raw-http.ts";
@@ -33,201 +33,191 @@ test("POST /api/todos stores a to-do and returns its Location", async () => {
   }
 });
 
-describe("/api/todos/:id", () => {
-  test("keeps every digit of an id above 2^53", async () => {
-    const lastId = 2n ** 63n;
-    await using service = startService({ store: openMemory({ lastId }) });
-    const [id, path] = [lastId + 1n, `/api/todos/${lastId + 1n}`];
-    const response = await service.sendJson("POST", "/api/todos", { title: "x" });
-    expect(pathIn(response.headers.get("location"), response)).toBe(path);
-    const json = `{"id":${id},"title":"x","done":false}`;
-    expect(await response.text()).toBe(json);
-    expect([await textOf(service, path), await textOf(service, "/api/todos")]).toEqual([json, `[${json}]`]);
-    for (const neighbor of [lastId, id + 1n])
-      for (const method of ["GET", "DELETE"])
-        expect(await service.outcome(`${method} /api/todos/${neighbor}`)).toBe("404 todo_not_found");
-    const patched = await service.sendJson("PATCH", path, { done: true });
-    expect(await patched.text()).toBe(`{"id":${id},"title":"x","done":true}`);
-    expect(await service.outcome(`DELETE ${path}`)).toBe("204");
-  });
-
-  test.each(["abc", "%201", "%2531", "1%2F", "%00", "%zz", "events", "18446744073709551616"])(
-    "rejects the id %s for every method",
-    async (id) => {
-      await using service = startService();
-      for (const method of ["GET", "PATCH", "DELETE"])
-        expect([method, await service.outcome(`${method} /api/todos/${id}`)]).toEqual([
-          method,
-          "400 invalid_id",
-        ]);
-    },
-  );
-
-  test.each(["0", "2", "18446744073709551615", "0002", "%32"])(
-    "responds with 404 to the id %s",
-    async (id) => {
-      await using service = startService();
-      await create(service, "x");
-      const path = `/api/todos/${id}`;
-      for (const outcome of [
-        await service.outcome(`GET ${path}`),
-        await service.outcome(`DELETE ${path}`),
-        await service.outcome(`PATCH ${path}`, {}, { done: true }),
-        await service.outcome(`PATCH ${path}`, {}, { done: 1 }),
-      ])
-        expect(outcome).toBe("404 todo_not_found");
-      expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
-    },
-  );
-
-  test("finds a to-do by its id with zeros, percent-encoded, and with a query", async () => {
-    await using service = startService();
-    await create(service, "x");
-    for (const id of ["1", "01", "0000000000000000000000000001", "%31", "%30%31", "1?x=/y", "1?"])
-      expect(await textOf(service, `/api/todos/${id}`)).toBe('{"id":1,"title":"x","done":false}');
-  });
+test("/api/todos/:id keeps every digit of an id above 2^53", async () => {
+  const lastId = 2n ** 63n;
+  await using service = startService({ store: openMemory({ lastId }) });
+  const [id, path] = [lastId + 1n, `/api/todos/${lastId + 1n}`];
+  const response = await service.sendJson("POST", "/api/todos", { title: "x" });
+  expect(pathIn(response.headers.get("location"), response)).toBe(path);
+  const json = `{"id":${id},"title":"x","done":false}`;
+  expect(await response.text()).toBe(json);
+  expect([await textOf(service, path), await textOf(service, "/api/todos")]).toEqual([json, `[${json}]`]);
+  for (const neighbor of [lastId, id + 1n])
+    for (const method of ["GET", "DELETE"])
+      expect(await service.outcome(`${method} /api/todos/${neighbor}`)).toBe("404 todo_not_found");
+  const patched = await service.sendJson("PATCH", path, { done: true });
+  expect(await patched.text()).toBe(`{"id":${id},"title":"x","done":true}`);
+  expect(await service.outcome(`DELETE ${path}`)).toBe("204");
 });
 
-describe("GET /api/todos", () => {
-  test.each([
-    ...["limit=0", "limit=1001", "limit=1e2", "limit=", "limit=1&limit=1", "%6cimit=0"],
-    ...["after=x", "after=18446744073709551616", "limit=1&after=x", "done=", "done=true&done=false"],
-  ])("rejects ?%s", async (query) => {
+test.each(["abc", "%201", "%2531", "1%2F", "%00", "%zz", "events", "18446744073709551616"])(
+  "/api/todos/:id rejects the id %s for every method",
+  async (id) => {
     await using service = startService();
-    for (const init of [{}, { headers: { "If-None-Match": "*" } }])
-      expect(await service.outcome(`GET /api/todos?${query}`, init)).toBe("400 invalid_query");
-  });
-
-  test.each<[ids: number[], queries: readonly string[]]>([
-    [
-      [1, 3, 4, 6],
-      ["", "unknown=1&LIMIT=0", "limit=1000", "after=0"],
-    ],
-    [[1, 3], ["limit=0002"]],
-    [[1], ["%6cimit=%31"]],
-    [
-      [3, 4, 6],
-      ["after=1", "after=2"],
-    ],
-    [[], ["after=0006", "after=18446744073709551615"]],
-    [[3, 6], ["done=true"]],
-    [[1, 4], ["done=false"]],
-    [[6], ["done=true&after=3"]],
-    [[4], ["limit=1&after=1&done=false"]],
-  ])("returns the to-dos %j of the queries %j", async (ids, queries) => {
-    const store = openMemory();
-    for (const title of ["a", "b", "c", "d", "e", "f"]) await store.insert(title);
-    for (const id of [2n, 5n]) await store.delete(id);
-    for (const id of [3n, 6n]) await store.setDone(id, true);
-    await using service = startService({ store });
-    for (const query of queries) {
-      const todos: { id: number }[] = JSON.parse(await textOf(service, `/api/todos?${query}`));
-      expect([query, todos.map(({ id }) => id)]).toEqual([query, ids]);
-    }
-  });
-
-  test("links every page to the next page until the list is complete", async () => {
-    const arrangement = fc.record({
-      firstId: fc.constantFrom(0n, 2n ** 53n - 20n, MAX_TODO_ID - 60n),
-      fates: fc.array(fc.constantFrom("stays", "is done", "is deleted"), { maxLength: 60, size: "max" }),
-      limit: fc.oneof(fc.integer({ min: 1, max: 10 }), fc.integer({ min: 11, max: 70 })),
-      filter: fc.constantFrom("", "&done=true", "&done=false"),
-    });
-    await fc.assert(
-      fc.asyncProperty(arrangement, async ({ firstId, fates, limit, filter }) => {
-        const store = openMemory({ lastId: firstId });
-        for (const [index, fate] of fates.entries()) {
-          const { id } = await store.insert(`to-do ${index}`);
-          if (fate === "is done") await store.setDone(id, true);
-          if (fate === "is deleted") await store.delete(id);
-        }
-        await using service = startService({ store });
-        const whole = await textOf(service, `/api/todos?${filter}`);
-
-        const pages: string[] = [];
-        let path: string | undefined = `/api/todos?limit=${limit}${filter}`;
-        while (path !== undefined) {
-          const response: Response = await service.send("GET", path);
-          const page = (await response.text()).slice(1, -1);
-          const size = page.match(/"id":/g)?.length ?? 0;
-          const next = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
-          path = pathIn(next ?? null, response) ?? undefined;
-          expect(path === undefined || size === limit).toBe(true);
-          if (size > 0) pages.push(page);
-        }
-        expect(`[${pages.join(",")}]`).toBe(whole);
-        const count = whole.match(/"id":/g)?.length ?? 0;
-        expect(pages.length).toBe(Math.ceil(count / limit));
-      }),
-      { numRuns: 25 },
-    );
-  });
-});
-
-describe("the position of a list", () => {
-  const etagOf = async ({ send }: TestService, path = "/api/todos") =>
-    (await send("GET", path)).headers.get("etag") ?? "";
-
-  test("is its ETag without the quotes, and that of the write before it", async () => {
-    await using service = startService();
-    const { send, sendJson } = service;
-    const repeated = () =>
-      sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "k" } });
-    const steps: [what: string, status: number, act: () => Promise<Response>][] = [
-      ["a create", 201, repeated],
-      ["another create", 201, () => sendJson("POST", "/api/todos", { title: "y" })],
-      ["a repeated create", 201, repeated],
-      ["an update", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
-      ["an update to what is", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
-      ["an update of nothing", 404, () => sendJson("PATCH", "/api/todos/9", { done: true })],
-      ["a delete", 204, () => send("DELETE", "/api/todos/1")],
-      ["a second delete", 404, () => send("DELETE", "/api/todos/1")],
-    ];
-    for (const [what, status, act] of steps) {
-      const response = await act();
-      const { headers } = await send("GET", "/api/todos");
-      const position = headers.get("todo-position");
-      expect(headers.get("etag")).toBe(`"${position}"`);
-      expect([what, response.status, response.headers.get("todo-position")]).toEqual([
-        what,
-        status,
-        position,
+    for (const method of ["GET", "PATCH", "DELETE"])
+      expect([method, await service.outcome(`${method} /api/todos/${id}`)]).toEqual([
+        method,
+        "400 invalid_id",
       ]);
-    }
-    const others = [await send("GET", "/api/todos/2"), await sendJson("POST", "/api/todos", { title: "" })];
-    for (const { headers } of others) expect(headers.get("todo-position")).toBeNull();
-  });
+  },
+);
 
-  test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
-    ["the same ETag", 304, (etag) => etag],
-    ["an asterisk", 304, () => "*"],
-    ["another ETag", 200, () => '"x"'],
-  ])("answers If-None-Match: %s", async (_what, status, ifNoneMatch) => {
+test.each(["0", "2", "18446744073709551615", "0002", "%32"])(
+  "/api/todos/:id responds with 404 to the id %s",
+  async (id) => {
     await using service = startService();
     await create(service, "x");
-    const etag = await etagOf(service);
-    for (const method of ["GET", "HEAD"]) {
-      const response = await service.send(method, "/api/todos", {
-        headers: { "If-None-Match": ifNoneMatch(etag) },
-      });
-      expect([method, response.status]).toEqual([method, status]);
-      expect(response.headers.get("etag")).toBe(etag);
-      expect(response.headers.get("todo-position")).toBe(etag.slice(1, -1));
-      expect(response.headers.get("cache-control")).toBe("no-cache");
-    }
-  });
+    const path = `/api/todos/${id}`;
+    for (const outcome of [
+      await service.outcome(`GET ${path}`),
+      await service.outcome(`DELETE ${path}`),
+      await service.outcome(`PATCH ${path}`, {}, { done: true }),
+      await service.outcome(`PATCH ${path}`, {}, { done: 1 }),
+    ])
+      expect(outcome).toBe("404 todo_not_found");
+    expect(await textOf(service, "/api/todos")).toBe('[{"id":1,"title":"x","done":false}]');
+  },
+);
 
-  test("from before a restart never matches", async () => {
-    const etags: string[] = [];
-    for (const _start of [1, 2]) {
-      await using service = startService();
-      await create(service, "x");
-      const headers = { "If-None-Match": etags.join() };
-      expect((await service.send("GET", "/api/todos", { headers })).status).toBe(200);
-      etags.push(await etagOf(service));
-    }
-    expect(new Set(etags).size).toBe(2);
+test("/api/todos/:id finds a to-do by its id with zeros, percent-encoded, and with a query", async () => {
+  await using service = startService();
+  await create(service, "x");
+  for (const id of ["1", "01", "0000000000000000000000000001", "%31", "%30%31", "1?x=/y", "1?"])
+    expect(await textOf(service, `/api/todos/${id}`)).toBe('{"id":1,"title":"x","done":false}');
+});
+
+test.each([
+  ...["limit=0", "limit=1001", "limit=1e2", "limit=", "limit=1&limit=1", "%6cimit=0"],
+  ...["after=x", "after=18446744073709551616", "limit=1&after=x", "done=", "done=true&done=false"],
+])("GET /api/todos rejects ?%s", async (query) => {
+  await using service = startService();
+  for (const init of [{}, { headers: { "If-None-Match": "*" } }])
+    expect(await service.outcome(`GET /api/todos?${query}`, init)).toBe("400 invalid_query");
+});
+
+test.each<[ids: number[], queries: readonly string[]]>([
+  [
+    [1, 3, 4, 6],
+    ["", "unknown=1&LIMIT=0", "limit=1000", "after=0"],
+  ],
+  [[1, 3], ["limit=0002"]],
+  [[1], ["%6cimit=%31"]],
+  [
+    [3, 4, 6],
+    ["after=1", "after=2"],
+  ],
+  [[], ["after=0006", "after=18446744073709551615"]],
+  [[3, 6], ["done=true"]],
+  [[1, 4], ["done=false"]],
+  [[6], ["done=true&after=3"]],
+  [[4], ["limit=1&after=1&done=false"]],
+])("GET /api/todos returns the to-dos %j of the queries %j", async (ids, queries) => {
+  const store = openMemory();
+  for (const title of ["a", "b", "c", "d", "e", "f"]) await store.insert(title);
+  for (const id of [2n, 5n]) await store.delete(id);
+  for (const id of [3n, 6n]) await store.setDone(id, true);
+  await using service = startService({ store });
+  for (const query of queries) {
+    const todos: { id: number }[] = JSON.parse(await textOf(service, `/api/todos?${query}`));
+    expect([query, todos.map(({ id }) => id)]).toEqual([query, ids]);
+  }
+});
+
+test("GET /api/todos links every page to the next page until the list is complete", async () => {
+  const arrangement = fc.record({
+    firstId: fc.constantFrom(0n, 2n ** 53n - 20n, MAX_TODO_ID - 60n),
+    fates: fc.array(fc.constantFrom("stays", "is done", "is deleted"), { maxLength: 60, size: "max" }),
+    limit: fc.oneof(fc.integer({ min: 1, max: 10 }), fc.integer({ min: 11, max: 70 })),
+    filter: fc.constantFrom("", "&done=true", "&done=false"),
   });
+  await fc.assert(
+    fc.asyncProperty(arrangement, async ({ firstId, fates, limit, filter }) => {
+      const store = openMemory({ lastId: firstId });
+      for (const [index, fate] of fates.entries()) {
+        const { id } = await store.insert(`to-do ${index}`);
+        if (fate === "is done") await store.setDone(id, true);
+        if (fate === "is deleted") await store.delete(id);
+      }
+      await using service = startService({ store });
+      const whole = await textOf(service, `/api/todos?${filter}`);
+
+      const pages: string[] = [];
+      let path: string | undefined = `/api/todos?limit=${limit}${filter}`;
+      while (path !== undefined) {
+        const response: Response = await service.send("GET", path);
+        const page = (await response.text()).slice(1, -1);
+        const size = page.match(/"id":/g)?.length ?? 0;
+        const next = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
+        path = pathIn(next ?? null, response) ?? undefined;
+        expect(path === undefined || size === limit).toBe(true);
+        if (size > 0) pages.push(page);
+      }
+      expect(`[${pages.join(",")}]`).toBe(whole);
+      const count = whole.match(/"id":/g)?.length ?? 0;
+      expect(pages.length).toBe(Math.ceil(count / limit));
+    }),
+    { numRuns: 25 },
+  );
+});
+
+const etagOf = async ({ send }: TestService, path = "/api/todos") =>
+  (await send("GET", path)).headers.get("etag") ?? "";
+
+test("the position of a list is its ETag without the quotes, and that of the write before it", async () => {
+  await using service = startService();
+  const { send, sendJson } = service;
+  const repeated = () =>
+    sendJson("POST", "/api/todos", { title: "x" }, { headers: { "Idempotency-Key": "k" } });
+  const steps: [what: string, status: number, act: () => Promise<Response>][] = [
+    ["a create", 201, repeated],
+    ["another create", 201, () => sendJson("POST", "/api/todos", { title: "y" })],
+    ["a repeated create", 201, repeated],
+    ["an update", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
+    ["an update to what is", 200, () => sendJson("PATCH", "/api/todos/1", { done: true })],
+    ["an update of nothing", 404, () => sendJson("PATCH", "/api/todos/9", { done: true })],
+    ["a delete", 204, () => send("DELETE", "/api/todos/1")],
+    ["a second delete", 404, () => send("DELETE", "/api/todos/1")],
+  ];
+  for (const [what, status, act] of steps) {
+    const response = await act();
+    const { headers } = await send("GET", "/api/todos");
+    const position = headers.get("todo-position");
+    expect(headers.get("etag")).toBe(`"${position}"`);
+    expect([what, response.status, response.headers.get("todo-position")]).toEqual([what, status, position]);
+  }
+  const others = [await send("GET", "/api/todos/2"), await sendJson("POST", "/api/todos", { title: "" })];
+  for (const { headers } of others) expect(headers.get("todo-position")).toBeNull();
+});
+
+test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>([
+  ["the same ETag", 304, (etag) => etag],
+  ["an asterisk", 304, () => "*"],
+  ["another ETag", 200, () => '"x"'],
+])("the position of a list answers If-None-Match: %s", async (_what, status, ifNoneMatch) => {
+  await using service = startService();
+  await create(service, "x");
+  const etag = await etagOf(service);
+  for (const method of ["GET", "HEAD"]) {
+    const response = await service.send(method, "/api/todos", {
+      headers: { "If-None-Match": ifNoneMatch(etag) },
+    });
+    expect([method, response.status]).toEqual([method, status]);
+    expect(response.headers.get("etag")).toBe(etag);
+    expect(response.headers.get("todo-position")).toBe(etag.slice(1, -1));
+    expect(response.headers.get("cache-control")).toBe("no-cache");
+  }
+});
+
+test("the position of a list from before a restart never matches", async () => {
+  const etags: string[] = [];
+  for (const _start of [1, 2]) {
+    await using service = startService();
+    await create(service, "x");
+    const headers = { "If-None-Match": etags.join() };
+    expect((await service.send("GET", "/api/todos", { headers })).status).toBe(200);
+    etags.push(await etagOf(service));
+  }
+  expect(new Set(etags).size).toBe(2);
 });
 
 /** A store whose operations all throw or reject. */
@@ -314,48 +304,46 @@ test("a service whose store fails aborts a response if it throws in the middle o
   expect((await service.send("GET", "/livez")).status).toBe(200);
 });
 
-describe("a long list", () => {
-  test("uses little memory while its client reads slowly", async () => {
-    await using service = startService({ store: await storeOf(80_000) });
-    Bun.gc(true);
-    const before = process.memoryUsage.rss();
-    const readers = await Promise.all(Array.from({ length: 4 }, () => startReading(service.port)));
-    for (let look = 0; look < 50; look++) {
-      expect(await service.outcome("GET /livez")).toBe("200");
-      expect((process.memoryUsage.rss() - before) / 2 ** 20).toBeLessThan(16);
-    }
-    for (const socket of readers) socket.destroy();
-  });
+test("a long list uses little memory while its client reads slowly", async () => {
+  await using service = startService({ store: await storeOf(80_000) });
+  Bun.gc(true);
+  const before = process.memoryUsage.rss();
+  const readers = await Promise.all(Array.from({ length: 4 }, () => startReading(service.port)));
+  for (let look = 0; look < 50; look++) {
+    expect(await service.outcome("GET /livez")).toBe("200");
+    expect((process.memoryUsage.rss() - before) / 2 ** 20).toBeLessThan(16);
+  }
+  for (const socket of readers) socket.destroy();
+});
 
-  test("is produced only as its client reads, and ends when the client disconnects", async () => {
-    const piece = Buffer.alloc(65_536, " ");
-    let made = 0;
-    const givenUp = Promise.withResolvers<void>();
-    await using service = startService({
-      store: storeOfLists(function* () {
-        try {
-          // Without a pause of the client, the list would not fit into any memory.
-          for (; made < 8192; made++) yield piece;
-        } finally {
-          givenUp.resolve();
-        }
-      }),
-    });
-    const socket = await startReading(service.port);
-    // The service also answers others meanwhile.
-    for (let turn = 0; turn < 50; turn++) expect(await service.outcome("GET /livez")).toBe("200");
-    expect((made * piece.length) / 2 ** 20).toBeLessThan(32);
-    socket.destroy();
-    await givenUp.promise;
+test("a long list is produced only as its client reads, and ends when the client disconnects", async () => {
+  const piece = Buffer.alloc(65_536, " ");
+  let made = 0;
+  const givenUp = Promise.withResolvers<void>();
+  await using service = startService({
+    store: storeOfLists(function* () {
+      try {
+        // Without a pause of the client, the list would not fit into any memory.
+        for (; made < 8192; made++) yield piece;
+      } finally {
+        givenUp.resolve();
+      }
+    }),
   });
+  const socket = await startReading(service.port);
+  // The service also answers others meanwhile.
+  for (let turn = 0; turn < 50; turn++) expect(await service.outcome("GET /livez")).toBe("200");
+  expect((made * piece.length) / 2 ** 20).toBeLessThan(32);
+  socket.destroy();
+  await givenUp.promise;
+});
 
-  test("is complete for other clients after one has disconnected", async () => {
-    await using service = startService({ store: await storeOf(10_000) });
-    for (let reader = 0; reader < 20; reader++) (await startReading(service.port)).destroy();
-    await service.sendJson("PATCH", "/api/todos/5000", { done: true });
-    const todos: { id: number; done: boolean }[] = JSON.parse(await textOf(service, "/api/todos"));
-    expect(todos.map(({ id }) => id)).toEqual(Array.from({ length: 10_000 }, (_, index) => index + 1));
-    expect(todos.filter(({ done }) => done).map(({ id }) => id)).toEqual([5000]);
-    expect(service.lines).toEqual([]);
-  });
+test("a long list is complete for other clients after one has disconnected", async () => {
+  await using service = startService({ store: await storeOf(10_000) });
+  for (let reader = 0; reader < 20; reader++) (await startReading(service.port)).destroy();
+  await service.sendJson("PATCH", "/api/todos/5000", { done: true });
+  const todos: { id: number; done: boolean }[] = JSON.parse(await textOf(service, "/api/todos"));
+  expect(todos.map(({ id }) => id)).toEqual(Array.from({ length: 10_000 }, (_, index) => index + 1));
+  expect(todos.filter(({ done }) => done).map(({ id }) => id)).toEqual([5000]);
+  expect(service.lines).toEqual([]);
 });

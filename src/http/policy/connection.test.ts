@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { validateBlock } from "./address.ts";
 import { type ConnectionInfo, createConnectionInfoReader } from "./connection.ts";
 
@@ -44,40 +44,38 @@ function remote(...from: Parameters<typeof read>) {
 
 const HTTPS = { "X-Forwarded-Proto": "https" };
 
-describe("without trusted proxies, a request", () => {
-  test.each<[what: string, address: string | undefined, sent: Sent, isSecure: boolean]>([
-    ["this machine", "127.0.0.1", {}, true],
-    ["this machine over IPv6", "::1", {}, true],
-    ["this machine on a dual-stack socket", "::ffff:127.0.0.1", {}, true],
-    ["another machine", "198.51.100.7", {}, false],
-    ["a closed connection", undefined, {}, false],
-    ["another machine that sends X-Forwarded-Proto: https", "198.51.100.7", HTTPS, false],
-    ["a proxy that sends X-Forwarded-For", "127.0.0.1", { "X-Forwarded-For": "198.51.100.7" }, false],
-    ["a proxy that sends Forwarded", "127.0.0.1", { Forwarded: "for=127.0.0.1;proto=https" }, false],
-    ["a proxy that sends only Via", "::1", { Via: "1.1 proxy" }, false],
-    ["a proxy that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
-    ["a proxy that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
-  ])(
-    "from %s is secure only on loopback and without forwarding headers",
-    (_what, address, sent, isSecure) => {
-      expect(remote(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure });
-    },
-  );
+test.each<[what: string, address: string | undefined, sent: Sent, isSecure: boolean]>([
+  ["this machine", "127.0.0.1", {}, true],
+  ["this machine over IPv6", "::1", {}, true],
+  ["this machine on a dual-stack socket", "::ffff:127.0.0.1", {}, true],
+  ["another machine", "198.51.100.7", {}, false],
+  ["a closed connection", undefined, {}, false],
+  ["another machine that sends X-Forwarded-Proto: https", "198.51.100.7", HTTPS, false],
+  ["a proxy that sends X-Forwarded-For", "127.0.0.1", { "X-Forwarded-For": "198.51.100.7" }, false],
+  ["a proxy that sends Forwarded", "127.0.0.1", { Forwarded: "for=127.0.0.1;proto=https" }, false],
+  ["a proxy that sends only Via", "::1", { Via: "1.1 proxy" }, false],
+  ["a proxy that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
+  ["a proxy that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
+])(
+  "without trusted proxies, a request from %s is secure only on loopback and without forwarding headers",
+  (_what, address, sent, isSecure) => {
+    expect(remote(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure });
+  },
+);
 
-  test("to a loopback address is secure without a look at its address, unless a proxy sends it", () => {
-    const circumstances = { proxies: [], onLoopback: true };
-    expect(remote(undefined, {}, circumstances).isSecure).toBe(true);
-    expect(remote("127.0.0.1", { Via: "1.1 proxy" }, circumstances).isSecure).toBe(false);
-  });
+test("without trusted proxies, a request to a loopback address is secure without a look at its address, unless a proxy sends it", () => {
+  const circumstances = { proxies: [], onLoopback: true };
+  expect(remote(undefined, {}, circumstances).isSecure).toBe(true);
+  expect(remote("127.0.0.1", { Via: "1.1 proxy" }, circumstances).isSecure).toBe(false);
+});
 
-  test("over the server's own TLS is secure from any address", () => {
-    for (const sent of [{}, { "X-Forwarded-Proto": "http" }]) {
-      expect(remote("198.51.100.7", sent, { proxies: [], protocol: "https" })).toEqual({
-        address: "198.51.100.7",
-        isSecure: true,
-      });
-    }
-  });
+test("without trusted proxies, a request over the server's own TLS is secure from any address", () => {
+  for (const sent of [{}, { "X-Forwarded-Proto": "http" }]) {
+    expect(remote("198.51.100.7", sent, { proxies: [], protocol: "https" })).toEqual({
+      address: "198.51.100.7",
+      isSecure: true,
+    });
+  }
 });
 
 test.each(["198.51.100.7", "11.0.0.1", "192.0.2.2", "2001:db9::1", "::ffff:192.0.2.2", "::1"])(
@@ -88,61 +86,71 @@ test.each(["198.51.100.7", "11.0.0.1", "192.0.2.2", "2001:db9::1", "::ffff:192.0
   },
 );
 
-describe("the forwarding headers of a trusted proxy", () => {
-  test.each(["10.9.8.7", "192.0.2.1", "2001:db8:5::1", "::ffff:10.9.8.7", "::ffff:a09:807", "127.0.0.1"])(
-    "at %s are used",
-    (proxy) => {
-      expect(remote(proxy, { "X-Forwarded-For": "203.0.113.5", ...HTTPS })).toEqual({
-        address: "203.0.113.5",
-        isSecure: true,
-      });
-    },
-  );
+test.each(["10.9.8.7", "192.0.2.1", "2001:db8:5::1", "::ffff:10.9.8.7", "::ffff:a09:807", "127.0.0.1"])(
+  "the forwarding headers of a trusted proxy at %s are used",
+  (proxy) => {
+    expect(remote(proxy, { "X-Forwarded-For": "203.0.113.5", ...HTTPS })).toEqual({
+      address: "203.0.113.5",
+      isSecure: true,
+    });
+  },
+);
 
-  test.each<[what: string, client: string, values: readonly string[]]>([
-    ["one address", "203.0.113.5", ["203.0.113.5"]],
-    ["an IPv6 address", "2001:db9::5", ["2001:db9::5", "[2001:db9::5]:4711"]],
-    ["forged entries before the client", "203.0.113.5", ["1.1.1.1, 203.0.113.5"]],
-    ["a chain of proxies", "203.0.113.5", ["1.1.1.1, 203.0.113.5, 10.0.0.2", "203.0.113.5, ::ffff:10.0.0.2"]],
-    ["only proxies", "10.0.0.2", ["10.0.0.2, 10.0.0.3"]],
-    ["an invalid entry", "10.0.0.1", ["me", "203.0.113.5,", "me[2001:db9::5]", "203.0.113.5/32"]],
-  ])("name the client in X-Forwarded-For: %s", (_what, address, values) => {
+test.each<[what: string, client: string, values: readonly string[]]>([
+  ["one address", "203.0.113.5", ["203.0.113.5"]],
+  ["an IPv6 address", "2001:db9::5", ["2001:db9::5", "[2001:db9::5]:4711"]],
+  ["forged entries before the client", "203.0.113.5", ["1.1.1.1, 203.0.113.5"]],
+  ["a chain of proxies", "203.0.113.5", ["1.1.1.1, 203.0.113.5, 10.0.0.2", "203.0.113.5, ::ffff:10.0.0.2"]],
+  ["only proxies", "10.0.0.2", ["10.0.0.2, 10.0.0.3"]],
+  ["an invalid entry", "10.0.0.1", ["me", "203.0.113.5,", "me[2001:db9::5]", "203.0.113.5/32"]],
+])(
+  "the forwarding headers of a trusted proxy name the client in X-Forwarded-For: %s",
+  (_what, address, values) => {
     for (const value of values)
       expect([value, remote("10.0.0.1", { "X-Forwarded-For": value })]).toEqual([
         value,
         { address, isSecure: false },
       ]);
-  });
+  },
+);
 
-  test.each<[isSecure: boolean, values: readonly (string | string[])[]]>([
-    [true, ["https", " HTTPS "]],
-    [false, ["http", "https, http", ["https", "http"], "http, https", "https1"]],
-  ])("make the request secure: %p, with X-Forwarded-Proto %j", (isSecure, values) => {
+test.each<[isSecure: boolean, values: readonly (string | string[])[]]>([
+  [true, ["https", " HTTPS "]],
+  [false, ["http", "https, http", ["https", "http"], "http, https", "https1"]],
+])(
+  "the forwarding headers of a trusted proxy make the request secure: %p, with X-Forwarded-Proto %j",
+  (isSecure, values) => {
     for (const value of values)
       expect([value, remote("10.0.0.1", { "X-Forwarded-Proto": value })]).toEqual([
         value,
         { address: "10.0.0.1", isSecure },
       ]);
-  });
+  },
+);
 
-  test.each<[what: string, sent: Sent, isSecure: boolean]>([
-    ["no header", {}, false],
-    ["only X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }, false],
-    ["only Via", { Via: "1.1 proxy" }, false],
-    ["X-Forwarded-Proto: http", { "X-Forwarded-Proto": "http" }, false],
-    ["X-Forwarded-Proto: https", HTTPS, true],
-  ])("make a request over the server's own TLS or from this machine secure only with https: %s", (...row) => {
+test.each<[what: string, sent: Sent, isSecure: boolean]>([
+  ["no header", {}, false],
+  ["only X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }, false],
+  ["only Via", { Via: "1.1 proxy" }, false],
+  ["X-Forwarded-Proto: http", { "X-Forwarded-Proto": "http" }, false],
+  ["X-Forwarded-Proto: https", HTTPS, true],
+])(
+  "the forwarding headers of a trusted proxy make a request over the server's own TLS or from this machine secure only with https: %s",
+  (...row) => {
     const [_what, sent, isSecure] = row;
     expect(remote("10.0.0.1", sent, { protocol: "https" }).isSecure).toBe(isSecure);
     expect(remote("127.0.0.1", sent).isSecure).toBe(isSecure);
-  });
+  },
+);
 
-  test.each<[what: string, sent: Sent]>([
-    ["alone", {}],
-    ["with X-Forwarded-Proto: https", HTTPS],
-    ["with X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }],
-    ["with both", { "X-Forwarded-For": "203.0.113.5", ...HTTPS }],
-  ])("do not reveal the client, and make the request insecure, if one is Forwarded: %s", (_what, sent) => {
+test.each<[what: string, sent: Sent]>([
+  ["alone", {}],
+  ["with X-Forwarded-Proto: https", HTTPS],
+  ["with X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }],
+  ["with both", { "X-Forwarded-For": "203.0.113.5", ...HTTPS }],
+])(
+  "the forwarding headers of a trusted proxy do not reveal the client, and make the request insecure, if one is Forwarded: %s",
+  (_what, sent) => {
     for (const Forwarded of ["for=203.0.113.5;proto=https", "for=203.0.113.5", "for=_hidden", ";", ""]) {
       for (const protocol of ["http", "https"] as const) {
         expect(read("127.0.0.1", { Forwarded, ...sent }, { protocol })).toEqual({
@@ -152,8 +160,8 @@ describe("the forwarding headers of a trusted proxy", () => {
         });
       }
     }
-  });
-});
+  },
+);
 
 test.each<
   [sender: string, address: string | undefined, sent: Sent, forwarding: ConnectionInfo["forwarding"]]

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { as, basic, mint } from "../../../test/credentials.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
@@ -15,93 +15,86 @@ const lookupClient = (token: string) => (token === "good" ? { name: "client" } :
 const corsOf = ({ headers }: Response) =>
   Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-")));
 
-describe("the Host of a request", () => {
-  /** Returns the status of an HTTP/1.1 request with these Host headers. */
-  async function statusWith(
-    port: number,
-    hosts: readonly string[],
-    line = "GET /api/todos",
-    headers: readonly string[] = [],
-  ): Promise<number> {
-    const head = [
-      `${line} HTTP/1.1`,
-      "Connection: close",
-      ...hosts.map((host) => `Host: ${host}`),
-      ...headers,
-    ];
-    const { text } = await sendRaw(port, `${head.join("\r\n")}\r\n\r\n`);
-    return statusOf(text) ?? 0;
+/** Returns the status of an HTTP/1.1 request with these Host headers. */
+async function statusWith(
+  port: number,
+  hosts: readonly string[],
+  line = "GET /api/todos",
+  headers: readonly string[] = [],
+): Promise<number> {
+  const head = [`${line} HTTP/1.1`, "Connection: close", ...hosts.map((host) => `Host: ${host}`), ...headers];
+  const { text } = await sendRaw(port, `${head.join("\r\n")}\r\n\r\n`);
+  return statusOf(text) ?? 0;
+}
+
+const NETWORKS: Readonly<Record<string, NonNullable<ServiceOptions["network"]>>> = {
+  "on loopback": { onLoopback: true, allowedHosts: ["todo.example", "Todo.Example:8080"] },
+  "on loopback without a list": { onLoopback: true },
+  "off loopback": {},
+  "off loopback with a list": { allowedHosts: ["todo.example"] },
+  "with an own host": { ownHost: "own.example:3000" },
+  "with an own host and a list": { ownHost: "own.example:3000", allowedHosts: ["todo.example"] },
+  "behind a trusted proxy": { trustedProxies: ["127.0.0.1"] },
+  "behind another proxy": { trustedProxies: ["192.0.2.1"] },
+};
+const FORWARDED = "X-Forwarded-For: 192.0.2.1";
+const OVER_TLS = "X-Forwarded-Proto: https";
+
+test.each<[network: string, status: number, hosts: string[], headers?: string[]]>([
+  ["on loopback", 200, ["LocalHost:3000", "TODO.example", "todo.example:8080"]],
+  ["on loopback", 421, ["todo.example:8081", "10.0.0.5", "nas.local", "elsewhere.example", ""]],
+  ["on loopback without a list", 421, ["nas.local"]],
+  ["off loopback", 200, ["10.0.0.5", "nas.local", "todo_api"]],
+  ["off loopback", 421, ["elsewhere.example", ""]],
+  // Loopback is accepted for health checks.
+  ["off loopback with a list", 200, ["TODO.example", "127.0.0.1:3000"]],
+  ["off loopback with a list", 421, ["elsewhere.example", "nas.local"]],
+  ["with an own host", 200, ["own.example:3000", "nas.local"]],
+  ["with an own host and a list", 200, ["own.example:3000"]],
+  ["with an own host and a list", 421, ["nas.local"]],
+  ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED, OVER_TLS]],
+  ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED]],
+  ["behind a trusted proxy", 421, ["todo.example"]],
+  ["behind another proxy", 421, ["todo.example"], [FORWARDED, OVER_TLS]],
+])("the Host of a request %s gets %d: %j", async (name, status, hosts, headers = []) => {
+  await using service = startService({ network: NETWORKS[name] ?? {} });
+  for (const host of hosts) {
+    const received = await statusWith(service.port, [host], "GET /api/todos", headers);
+    expect([host, received]).toEqual([host, status]);
   }
+});
 
-  const NETWORKS: Readonly<Record<string, NonNullable<ServiceOptions["network"]>>> = {
-    "on loopback": { onLoopback: true, allowedHosts: ["todo.example", "Todo.Example:8080"] },
-    "on loopback without a list": { onLoopback: true },
-    "off loopback": {},
-    "off loopback with a list": { allowedHosts: ["todo.example"] },
-    "with an own host": { ownHost: "own.example:3000" },
-    "with an own host and a list": { ownHost: "own.example:3000", allowedHosts: ["todo.example"] },
-    "behind a trusted proxy": { trustedProxies: ["127.0.0.1"] },
-    "behind another proxy": { trustedProxies: ["192.0.2.1"] },
-  };
-  const FORWARDED = "X-Forwarded-For: 192.0.2.1";
-  const OVER_TLS = "X-Forwarded-Proto: https";
+test("the Host of a request may not be sent twice", async () => {
+  await using service = startService({ network: { onLoopback: true } });
+  for (const hosts of [
+    ["localhost", "elsewhere.example"],
+    ["elsewhere.example", "localhost"],
+  ])
+    expect([400, 421]).toContain(await statusWith(service.port, hosts));
+});
 
-  test.each<[network: string, status: number, hosts: string[], headers?: string[]]>([
-    ["on loopback", 200, ["LocalHost:3000", "TODO.example", "todo.example:8080"]],
-    ["on loopback", 421, ["todo.example:8081", "10.0.0.5", "nas.local", "elsewhere.example", ""]],
-    ["on loopback without a list", 421, ["nas.local"]],
-    ["off loopback", 200, ["10.0.0.5", "nas.local", "todo_api"]],
-    ["off loopback", 421, ["elsewhere.example", ""]],
-    // Loopback is accepted for health checks.
-    ["off loopback with a list", 200, ["TODO.example", "127.0.0.1:3000"]],
-    ["off loopback with a list", 421, ["elsewhere.example", "nas.local"]],
-    ["with an own host", 200, ["own.example:3000", "nas.local"]],
-    ["with an own host and a list", 200, ["own.example:3000"]],
-    ["with an own host and a list", 421, ["nas.local"]],
-    ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED, OVER_TLS]],
-    ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED]],
-    ["behind a trusted proxy", 421, ["todo.example"]],
-    ["behind another proxy", 421, ["todo.example"], [FORWARDED, OVER_TLS]],
-  ])("%s gets %d: %j", async (name, status, hosts, headers = []) => {
-    await using service = startService({ network: NETWORKS[name] ?? {} });
-    for (const host of hosts) {
-      const received = await statusWith(service.port, [host], "GET /api/todos", headers);
-      expect([host, received]).toEqual([host, status]);
-    }
-  });
+test("the Host of a request is checked before everything else, except for probes of load balancers", async () => {
+  await using service = startService({ network: { onLoopback: true }, credentials: { lookupClient } });
+  const lines = [
+    ...["GET /nowhere", "PUT /api/todos", "GET /api/todos/abc", "GET /admin/", "OPTIONS /api/todos"],
+  ];
+  for (const line of lines)
+    expect([line, await statusWith(service.port, ["elsewhere.example"], line)]).toEqual([line, 421]);
+  for (const line of ["GET /livez", "HEAD /readyz"])
+    expect([line, await statusWith(service.port, ["elsewhere.example"], line)]).toEqual([line, 200]);
+  const Host = "elsewhere.example";
+  const asked = { Host, Origin: "http://localhost", "Access-Control-Request-Method": "PUT" };
+  for (const outcome of [
+    await service.outcome("OPTIONS /api/todos", { headers: asked }),
+    await service.outcome("POST /api/todos", { headers: { Host } }, { title: "x" }),
+  ])
+    expect(outcome).toBe("421 misdirected_host");
+  expect(await (await service.send("GET", "/api/todos")).text()).toBe("[]");
+});
 
-  test("may not be sent twice", async () => {
-    await using service = startService({ network: { onLoopback: true } });
-    for (const hosts of [
-      ["localhost", "elsewhere.example"],
-      ["elsewhere.example", "localhost"],
-    ])
-      expect([400, 421]).toContain(await statusWith(service.port, hosts));
-  });
-
-  test("is checked before everything else, except for probes of load balancers", async () => {
-    await using service = startService({ network: { onLoopback: true }, credentials: { lookupClient } });
-    const lines = [
-      ...["GET /nowhere", "PUT /api/todos", "GET /api/todos/abc", "GET /admin/", "OPTIONS /api/todos"],
-    ];
-    for (const line of lines)
-      expect([line, await statusWith(service.port, ["elsewhere.example"], line)]).toEqual([line, 421]);
-    for (const line of ["GET /livez", "HEAD /readyz"])
-      expect([line, await statusWith(service.port, ["elsewhere.example"], line)]).toEqual([line, 200]);
-    const Host = "elsewhere.example";
-    const asked = { Host, Origin: "http://localhost", "Access-Control-Request-Method": "PUT" };
-    for (const outcome of [
-      await service.outcome("OPTIONS /api/todos", { headers: asked }),
-      await service.outcome("POST /api/todos", { headers: { Host } }, { title: "x" }),
-    ])
-      expect(outcome).toBe("421 misdirected_host");
-    expect(await (await service.send("GET", "/api/todos")).text()).toBe("[]");
-  });
-
-  test("may be absent in HTTP/1.0, which no browser uses", async () => {
-    await using service = startService({ network: { onLoopback: true } });
-    expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
-  });
+test("the Host of a request may be absent in HTTP/1.0, which no browser uses", async () => {
+  await using service = startService({ network: { onLoopback: true } });
+  expect((await sendRaw(service.port, "GET /livez HTTP/1.0\r\n\r\n")).text).toEndWith("\r\n\r\nok\n");
 });
 
 test.each<[isListed: boolean, toLoopback: boolean, origin: string]>([
