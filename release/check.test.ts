@@ -56,30 +56,29 @@ describe.skipIf(skipFor(whyMissing("git")))("a release", () => {
     expect(remaining()).toEqual(["working tree: commit or remove the local changes"]);
   });
 
-  test("needs a package that npm publishes", () => {
-    write("package.json", '{ "version": "1.2.3", "private": true }');
-    commit();
-    expect(remaining()).toEqual(['package.json: remove "private", because npm does not publish it']);
-  });
-
-  test("needs the address of the repository", () => {
-    write(
-      "package.json",
-      '{ "version": "1.2.3", "repository": { "url": "https://github.com/OWNER/x.git" } }',
-    );
-    commit();
-    expect(remaining()).toEqual([
+  test.each<[what: string, files: Readonly<Record<string, object>>, work: string]>([
+    [
+      "a package that npm publishes",
+      { "package.json": { version: "1.2.3", private: true } },
+      'package.json: remove "private", because npm does not publish it',
+    ],
+    [
+      "the address of the repository",
+      { "package.json": { version: "1.2.3", repository: { url: "https://github.com/OWNER/x.git" } } },
       "repository: replace OWNER in the repository's URL in package.json, and run npm run docs",
-    ]);
-  });
-
-  test("needs the same version in every file", () => {
-    write("package-lock.json", '{ "version": "1.2.3", "packages": { "": { "version": "1.2.2" } } }');
-    write("openapi.json", '{ "info": { "version": "1.2.2" } }');
-    commit();
-    expect(remaining()).toEqual([
+    ],
+    [
+      "the same version in every file",
+      {
+        "package-lock.json": { version: "1.2.3", packages: { "": { version: "1.2.2" } } },
+        "openapi.json": { info: { version: "1.2.2" } },
+      },
       "version: set 1.2.3 in the root package of package-lock.json (1.2.2) and openapi.json (1.2.2)",
-    ]);
+    ],
+  ])("needs %s", (_what, files, work) => {
+    for (const [path, content] of Object.entries(files)) write(path, JSON.stringify(content));
+    commit();
+    expect(remaining()).toEqual([work]);
   });
 
   test.each([

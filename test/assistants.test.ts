@@ -60,16 +60,6 @@ describe("docs/how-to/assistants.md", () => {
     }
   });
 
-  test("shows the same command and URL for the command line of Claude Code", () => {
-    const lines = blocks("sh").flatMap((text) => text.match(/^claude .*$/gm) ?? []);
-    expect(lines).toEqual([
-      expect.stringMatching(/^claude mcp add todo .*--env TODO_TOKEN=YOUR_TOKEN -- todo mcp$/),
-      expect.stringMatching(
-        / --transport http todo http:\/\/127\.0\.0\.1:3000\/mcp --header "Authorization: Bearer YOUR_TOKEN"$/,
-      ),
-    ]);
-  });
-
   test("lists exactly the tools that exist", async () => {
     await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
     const response = await mcpSender("2025-11-25", `${service.url}/mcp`)("tools/list");

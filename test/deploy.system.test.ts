@@ -2,12 +2,11 @@ import { expect, test } from "bun:test";
 import { cp, mkdtemp, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startBalancer, startNginx, startTopology } from "../deploy/topology.ts";
+import { startBalancer, startTopology } from "../deploy/topology.ts";
 import { makeCertificate } from "./certificate.ts";
 import { run, runTodo } from "./command.ts";
 import { whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
-import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -50,20 +49,6 @@ async function expectAtOnce(url: string): Promise<void> {
   }
   await Promise.all(readers.map((reader) => reader.close()));
 }
-
-test.skipIf(skipFor(whyNoNginx))(
-  "events arrive immediately through an nginx with only proxy_pass",
-  async () => {
-    await using stack = new AsyncDisposableStack();
-    const service = stack.use(startService());
-    const url = await startNginx(
-      stack,
-      "http",
-      (port) => `server { listen 127.0.0.1:${port}; location / { proxy_pass ${service.url}; } }`,
-    );
-    await expectAtOnce(url);
-  },
-);
 
 test.skipIf(skipFor(whyNoNginx))(
   "/admin/ behind nginx ignores the forwarding headers of clients",

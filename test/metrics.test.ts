@@ -1,10 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../package.json" with { type: "json" };
-import { certificateIn, makeCertificate } from "./certificate.ts";
 import type { Command } from "./command.ts";
 import { parseExposition } from "./exposition.ts";
 import { freePort } from "./free-port.ts";
@@ -56,24 +54,6 @@ test("evicted idempotency keys are counted", async () => {
     await fetch(`${url}/api/todos/${index + 1}`, { method: "DELETE" });
   }
   expect(await evicted()).toBe(2);
-});
-
-test("todo serve rejects a metrics port that is in use, and does not listen", async () => {
-  const other = createServer().listen(0, "127.0.0.1");
-  try {
-    const address = await new Promise<ReturnType<typeof other.address>>((resolve) =>
-      other.once("listening", () => resolve(other.address())),
-    );
-    const port = typeof address === "object" ? String(address?.port) : "";
-    await using server = serve("--metrics-port", port);
-    expect(await server.exited).toBe(2);
-    expect(server.stderr()).toBe(
-      `todo: port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with --metrics-port\n`,
-    );
-    expect(server.stdout()).toBe("");
-  } finally {
-    other.close();
-  }
 });
 
 describe("batches of", () => {
@@ -147,24 +127,4 @@ test("the guide lists each alert, and each alert says what to do", () => {
     expect(alert).toMatch(/\n {10}description: ".+"\n/);
     expect(alert).toContain('/docs/how-to/monitoring.md#alerts"\n');
   }
-});
-
-test("metrics have the expiry of the certificate, also after a renewal, and report one that cannot be used", async () => {
-  const write = (notAfter: number) => certificateIn(folder, makeCertificate({ notAfter }));
-  const [first, second] = [Date.UTC(2041, 0, 1), Date.UTC(2042, 0, 1)];
-  const { certFile, options } = write(first);
-  await using server = serve("--metrics-port", "0", ...options);
-  const expiry = async () =>
-    parseExposition(await scrape(server)).get("todo_certificate_expiry_timestamp_seconds");
-  expect(await expiry()).toBe(first / 1000);
-  write(second);
-  await until(() => server.stdout().includes("certificate renewed"), "the certificate is renewed");
-  expect(await expiry()).toBe(second / 1000);
-
-  const isRejected = async () => parseExposition(await scrape(server)).get("todo_certificate_files_rejected");
-  expect(await isRejected()).toBe(0);
-  writeFileSync(certFile, "not a certificate");
-  await until(async () => (await isRejected()) === 1, "the certificate is rejected");
-  write(second);
-  await until(async () => (await isRejected()) === 0, "the certificate is accepted again");
 });

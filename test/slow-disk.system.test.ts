@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { postTodo } from "./served-todos.ts";
@@ -13,8 +14,6 @@ const SYNCS = "fsync,fdatasync";
 const FSYNC_SECONDS = 25;
 /** The third fsync of the log by a thread is slow. The first commit, which creates the log, makes two. */
 const SLOWLY = `inject=${SYNCS}:delay_exit=${FSYNC_SECONDS * 1_000_000}:when=3`;
-/** After this time, a write is waiting for the disk. */
-const UNDER_WAY_MS = 200;
 
 test.skipIf(skipFor(whyUntraceable))(
   "a disk that hangs for 25 seconds delays only writes, which get 503 after 15 seconds",
@@ -37,9 +36,10 @@ test.skipIf(skipFor(whyUntraceable))(
 
     const began = performance.now();
     const waiting: Promise<readonly [status: number, at: number]>[] = [];
+    const { size } = statSync(`${path}-wal`);
     for (const title of ["under way", "dropped"]) {
       waiting.push(post(title).then((status) => [status, performance.now()]));
-      await Bun.sleep(UNDER_WAY_MS);
+      await until(() => statSync(`${path}-wal`).size > size, "a write waits for the disk");
     }
     expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
     expect(await statusOf("/readyz")).toBe(200);

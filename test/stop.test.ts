@@ -59,6 +59,24 @@ describe("a server that shuts down", () => {
 
   test.each(["SIGTERM", "SIGINT", "SIGQUIT"] as const)("closes the store on %s", (signal) => stopBy(signal));
 
+  test("exits immediately at a second signal", async () => {
+    await using server = runTodo(["serve", "--port", "0"]);
+    const hanging = await openSocket(
+      await portOf(server),
+      request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
+    );
+    await (await fetch(`${await server.url}/livez`, { keepalive: false })).text();
+    server.kill("SIGTERM");
+    await stopping(server);
+    // Equal signals within 500 ms of the first one are the same, because npm and a terminal both send them.
+    await until(() => {
+      server.kill("SIGTERM");
+      return messages(server).includes("exiting immediately");
+    }, "the server exits");
+    expect(await server.exited).toBe(1);
+    hanging.destroy();
+  });
+
   const whyNoHangup = whyNoFile("/proc/self/status");
   test.skipIf(skipFor(whyNoHangup))("closes the store on SIGHUP", () => stopBy("SIGHUP"));
 

@@ -1,30 +1,10 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { scripts } from "../package.json" with { type: "json" };
 
 const read = (name: string): string =>
   readFileSync(new URL(`../.github/workflows/${name}`, import.meta.url), "utf8");
 const text = read("ci.yml");
 const site = read("site.yml");
-const valuesOf = (key: string): string[] =>
-  [...text.matchAll(new RegExp(`^ +(?:- )?${key}: (.+)$`, "gm"))].map(([, value = ""]) => value);
-
-test("every command of the workflow is a script of the project", () => {
-  const known = [
-    "npm ci",
-    "npm ci --ignore-scripts",
-    "npm rebuild bun",
-    ".ci/run",
-    ".ci/full --record",
-    ...Object.keys(scripts).map((name) => `npm run ${name}`),
-  ];
-  const commands = valuesOf("run").flatMap((line) => line.split(" && "));
-  const own = commands.filter(
-    (command) => !/^(?:git config|echo|docker|npm publish|gh release) /.test(command),
-  );
-  expect(new Set(own)).toEqual(new Set([...known.slice(0, 5), "npm run release:check", "npm run release"]));
-  expect(own.filter((command) => !known.includes(command))).toEqual([]);
-});
 
 /** Returns the jobs of a workflow: their names and their texts. */
 const jobsOf = (workflow: string) =>

@@ -48,6 +48,8 @@ function watch(certificate = makeCertificate(), renew?: TlsListener["renew"]) {
       return lines.splice(0).map(({ fields, ...line }): object => ({ ...line, ...fields }));
     },
     isRejected: async () => parseExposition(await metrics.text()).get("todo_certificate_files_rejected"),
+    expiry: async () =>
+      parseExposition(await metrics.text()).get("todo_certificate_expiry_timestamp_seconds"),
   };
 }
 
@@ -99,8 +101,10 @@ describe("a certificate", () => {
   });
 
   test("is renewed when both files have changed, with its expiry in the log", async () => {
-    const [first, next] = [makeCertificate(), makeCertificate({ notAfter: Date.UTC(2041, 0, 1) })];
+    const until = (year: number) => makeCertificate({ notAfter: Date.UTC(year, 0, 1) });
+    const [first, next] = [until(2040), until(2041)];
     await using server = watch(first);
+    expect(await server.expiry()).toBe(Date.UTC(2040, 0, 1) / 1000);
     server.replaceCert(next.cert);
     const reason = expect.stringContaining("the key does not match the certificate");
     expect(await server.check()).toMatchObject([{ level: "warn", reason, message: NOT_RENEWED }]);
@@ -109,6 +113,7 @@ describe("a certificate", () => {
     server.replaceKey(next.key);
     const notAfter = new Date("2041-01-01T00:00:00.000Z");
     expect(await server.check()).toMatchObject([{ level: "info", notAfter, message: "certificate renewed" }]);
+    expect(await server.expiry()).toBe(notAfter.getTime() / 1000);
     // For some seconds, some connections still receive the previous certificate.
     const shown = new Set<string>();
     for (let tries = 0; tries < 200 && !shown.has(rawOf(next.cert)); tries++)

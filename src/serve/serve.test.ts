@@ -136,6 +136,7 @@ describe("todo serve does not start with", () => {
     for (const [args, variables, source] of [
       [["--port", port], {}, "--port"],
       [[], { TODO_PORT: port }, "TODO_PORT"],
+      [["--port", "0", "--metrics-port", port], {}, "--metrics-port"],
     ] as const) {
       await using second = runTodo(["serve", ...args], variables);
       const code = await second.exited;
