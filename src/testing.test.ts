@@ -1,8 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { errorOf } from "../test/rejection.ts";
+import { filesIn } from "../test/temporary.ts";
 import { startTodoService } from "./testing.ts";
 
 const get = (url: string, token?: string): Promise<Response> =>
@@ -69,19 +67,14 @@ describe("startTodoService", () => {
 
   test("ignores lines on standard output that are not JSON", async () => {
     // A preloaded program writes before the server, as a wrapper of the runtime can.
-    const folder = await mkdtemp(join(tmpdir(), "todo-testing-test-"));
+    const noise = filesIn()('console.log("a banner"); console.log("null"); console.log("7");');
+    process.env.BUN_OPTIONS = `--preload "${noise}"`;
     try {
-      await writeFile(
-        join(folder, "noise.ts"),
-        'console.log("a banner"); console.log("null"); console.log("7");',
-      );
-      process.env.BUN_OPTIONS = `--preload "${join(folder, "noise.ts")}"`;
       const service = await startTodoService();
       expect((await get(`${service.url}/api/todos`)).status).toBe(200);
       await service.stop();
     } finally {
       delete process.env.BUN_OPTIONS;
-      await rm(folder, { recursive: true });
     }
   });
 });

@@ -16,6 +16,9 @@ const EMPTY = { field: "title", message: "must not be empty" };
 const LONG = { field: "title", message: "must be at most 120 characters" };
 const SURROGATE = { field: "title", message: "must be well-formed Unicode, without lone surrogates" };
 
+const WHITESPACE =
+  "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
+
 /** Returns a value after a short name of it, for the table of a test. */
 const named = (value: unknown): [name: string, value: unknown] => [
   (JSON.stringify(value) ?? "undefined").slice(0, 50),
@@ -71,11 +74,7 @@ describe("parseNewTodo", () => {
     ["the empty string", "", [EMPTY]],
     ["U+0085, which JavaScript does not trim", "\u0085", [EMPTY]],
     ["U+FEFF, which Unicode does not call White_Space", "\ufeff", [EMPTY]],
-    [
-      "every other whitespace character",
-      "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
-      [EMPTY],
-    ],
+    ["every other whitespace character", WHITESPACE, [EMPTY]],
     ["120 spaces", " ".repeat(120), [EMPTY]],
     ["121 spaces", " ".repeat(121), [EMPTY, LONG]],
     ["121 characters", "x".repeat(121), [LONG]],

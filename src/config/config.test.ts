@@ -3,7 +3,7 @@ import { chmodSync } from "node:fs";
 import { join } from "node:path";
 import { skipFor } from "../../test/skip.ts";
 import { filesIn, temporaryFolder } from "../../test/temporary.ts";
-import { type Config, type Flags, readConfig, readService, readStoreUrl } from "./config.ts";
+import { type Flags, readConfig, readService, readStoreUrl } from "./config.ts";
 import type { Environment } from "./setting-values.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -60,85 +60,71 @@ const ORIGINS = [
   ...["ionic://localhost", "tauri://localhost", "chrome-extension://abcdefghijklmnop", "app://a.b:8080"],
 ];
 
-/** Some settings of some groups. */
-type Outcome = { readonly [Group in keyof Config]?: Partial<Config[Group]> };
-
-const port = (value: number, source: string): Outcome => ({
-  address: { ...DEFAULTS.address, port: { value, source } },
+const port = (value: number, source: string) => ({ "address.port": { value, source } });
+const admin = (TODO_ADMIN_USER: string, TODO_ADMIN_PASSWORD: string) => ({
+  TODO_ADMIN_USER,
+  TODO_ADMIN_PASSWORD,
 });
+const MAX = 2 ** 53 - 1;
 
-test.each<[what: string, flags: Flags, env: Environment, outcome: Outcome]>([
-  ["a flag", { realm: "r", port: "8080" }, {}, { ...port(8080, "--port"), access: { realm: "r" } }],
-  ["a variable", {}, { TODO_REALM: "r", PORT: "80" }, { ...port(80, "PORT"), access: { realm: "r" } }],
+test.each<[what: string, flags: Flags, env: Environment, changes: Readonly<Record<string, unknown>>]>([
+  ["a flag", { realm: "r", port: "8080" }, {}, { ...port(8080, "--port"), "access.realm": "r" }],
+  ["a variable", {}, { TODO_REALM: "r", PORT: "80" }, { ...port(80, "PORT"), "access.realm": "r" }],
   ["a flag rather than its variable", { port: "1" }, { TODO_PORT: "2", PORT: "3" }, port(1, "--port")],
   ["a flag rather than an invalid variable", { port: "1" }, { TODO_PORT: "x" }, port(1, "--port")],
-  ["a switch rather than its variable", { mcp: true }, { TODO_MCP: "off" }, { assistants: { mcp: true } }],
+  ["a switch rather than its variable", { mcp: true }, { TODO_MCP: "off" }, { "assistants.mcp": true }],
   ["TODO_PORT rather than PORT", {}, { TODO_PORT: "2", PORT: "3" }, port(2, "TODO_PORT")],
   ["PORT with an empty TODO_PORT", {}, { TODO_PORT: "", PORT: "3" }, port(3, "PORT")],
   ["PORT with a TODO_PORT of Kubernetes", {}, { TODO_PORT: "tcp://10.0.0.1:80", PORT: "3" }, port(3, "PORT")],
   ["a TODO_PORT that Kubernetes sets as unset", {}, { TODO_PORT: "udp://10.0.0.1:80" }, {}],
   ["empty variables as unset", {}, { TODO_HOST: "", TODO_REALM: "", PORT: "" }, {}],
-  ["empty credentials as unset", {}, { TODO_ADMIN_USER: "", TODO_ADMIN_PASSWORD: "" }, {}],
-  [
-    "the minimums",
-    {},
-    { TODO_PORT: "0", TODO_MAX_TODOS: "1", TODO_BASIC_FAILURES: "0" },
-    { ...port(0, "TODO_PORT"), store: { maxTodos: 1 }, access: { basicFailures: 0 } },
-  ],
-  [
-    "the maximums",
-    {},
-    { TODO_PORT: "65535", TODO_MAX_TODOS: "9007199254740991" },
-    { ...port(65_535, "TODO_PORT"), store: { maxTodos: 2 ** 53 - 1 } },
-  ],
+  ["empty credentials as unset", {}, admin("", ""), {}],
+  ["the least port", { port: "0" }, {}, port(0, "--port")],
+  ["the greatest port", { port: "65535" }, {}, port(65_535, "--port")],
+  ["the least limit", { maxTodos: "1" }, {}, { "store.maxTodos": 1 }],
+  ["the greatest limit", {}, { TODO_MAX_TODOS: String(MAX) }, { "store.maxTodos": MAX }],
+  ["no limit of failures", {}, { TODO_BASIC_FAILURES: "0" }, { "access.basicFailures": 0 }],
   [
     "a limit without a default",
     { maxSubscribersPerNetwork: "5" },
     {},
-    { limits: { maxSubscribersPerNetwork: 5 } },
+    { "limits.maxSubscribersPerNetwork": 5 },
   ],
   ["leading zeros", { port: "00080" }, {}, port(80, "--port")],
   [
     "a user and a password",
     {},
-    { TODO_ADMIN_USER: "Zoë", TODO_ADMIN_PASSWORD: " a:b😀 " },
-    { credentials: { adminUser: "Zoë", adminPassword: " a:b😀 " } },
+    admin("Zoë", " a:b😀 "),
+    { "credentials.adminUser": "Zoë", "credentials.adminPassword": " a:b😀 " },
   ],
   [
     "unchanged paths, each with its flag or variable",
-    { clientsFile: "c", usersFile: "u" },
+    { usersFile: "u" },
     { TODO_USERS_FILE: "not used", TODO_AUTH_MODULE: "./a.ts" },
     {
-      credentials: {
-        clientsFile: { value: "c", source: "--clients-file" },
-        usersFile: { value: "u", source: "--users-file" },
-        authModule: { value: "./a.ts", source: "TODO_AUTH_MODULE" },
-      },
+      "credentials.usersFile": { value: "u", source: "--users-file" },
+      "credentials.authModule": { value: "./a.ts", source: "TODO_AUTH_MODULE" },
     },
-  ],
-  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { access: { realm: 'a "b" \\c' } }],
-  ["lists", { allowedHosts: " a.b ,,c.d:80, " }, {}, { network: { allowedHosts: ["a.b", "c.d:80"] } }],
-  [
-    "proxies",
-    { trustedProxy: "10.0.0.0/8, ::1" },
-    {},
-    { network: { trustedProxies: ["10.0.0.0/8", "::1"] } },
   ],
   [
     "a certificate",
     { tlsCert: "c" },
     { TODO_TLS_KEY: "k" },
-    { tls: { cert: { value: "c", source: "--tls-cert" }, key: { value: "k", source: "TODO_TLS_KEY" } } },
+    { "tls.cert": { value: "c", source: "--tls-cert" }, "tls.key": { value: "k", source: "TODO_TLS_KEY" } },
   ],
-  ["origins", { corsOrigins: ORIGINS.join(", ") }, {}, { network: { corsOrigins: ORIGINS } }],
-  ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { log: { level: "silent" } }],
+  ["a realm with quotes", { realm: 'a "b" \\c' }, {}, { "access.realm": 'a "b" \\c' }],
+  ["lists", { allowedHosts: " a.b ,,c.d:80, " }, {}, { "network.allowedHosts": ["a.b", "c.d:80"] }],
+  ["proxies", { trustedProxy: "10.0.0.0/8, ::1" }, {}, { "network.trustedProxies": ["10.0.0.0/8", "::1"] }],
+  ["origins", { corsOrigins: ORIGINS.join(", ") }, {}, { "network.corsOrigins": ORIGINS }],
+  ["a log level", {}, { TODO_LOG_LEVEL: "silent" }, { "log.level": "silent" }],
   ["variables of other programs as unset", {}, { TODOS: "1", NODE_ENV: "x", TODO_TEST_POSTGRES: "x" }, {}],
-])("readConfig accepts %s", (_what, flags, env, outcome) => {
-  const expected = Object.entries(DEFAULTS).map(([name, group]) => [
-    name,
-    { ...group, ...new Map(Object.entries(outcome)).get(name) },
-  ]);
-  expect(readConfig(flags, env)).toEqual(Object.fromEntries(expected));
+])("readConfig accepts %s", (_what, flags, env, changes) => {
+  const expected = new Map<string, object>(Object.entries(DEFAULTS));
+  for (const [path, value] of Object.entries(changes)) {
+    const [group = "", name = ""] = path.split(".");
+    expected.set(group, { ...expected.get(group), [name]: value });
+  }
+  expect<object>(readConfig(flags, env)).toEqual(Object.fromEntries(expected));
 });
 
 test.each([
@@ -165,19 +151,7 @@ const PORTS = "must be a whole number from 0 to 65535";
 const LEVELS = "must be one of info, warn, error, silent";
 const REALM = "a realm must be visible ASCII";
 const PORT_TEXTS = [
-  "",
-  "-1",
-  "+1",
-  "65536",
-  "80.5",
-  "1e3",
-  "0x50",
-  " 80",
-  "80 ",
-  "８０",
-  "5abc",
-  "NaN",
-  "9".repeat(17),
+  ...["", "-1", "+1", "65536", "80.5", "1e3", "0x50", " 80", "80 ", "８０", "5abc", "NaN", "9".repeat(17)],
 ];
 const HOSTS = ["", "*", "http://localhost", "a b", "localhost:3000", "fe80::1%eth0"];
 const HOST_VALUES = ["https://a.example", "a.example/x", "*.example", "a example", ":80"];

@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from "bun:test";
-import { renameSync, unlinkSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "../../test/command.ts";
@@ -42,94 +42,76 @@ function moduleFile(text: string): string {
   return path;
 }
 
-/** Opens credentials from a file that is checked only when the test calls `check`. */
-async function open(setting: "clientsFile" | "usersFile", text: string) {
-  const path = file(text);
-  const { log, lines } = capturingLog();
-  const checks: (() => void)[] = [];
-  const config = readConfig({ [setting]: path }, {});
-  const poll: Poll = (_paths, check) => checks.push(check);
-  const { accepted } = await openCredentials(config, openMemory().keys, log, poll);
-  return {
-    path,
-    write: (next: string) => writeFileSync(path, next),
-    /** Checks the file. Returns the log lines since the last check. */
-    check: () => {
-      for (const check of checks) check();
-      return lines.splice(0).map(({ level, message, fields }) => [level, message, fields.entries]);
-    },
-    isAccepted: async (): Promise<boolean> =>
-      setting === "clientsFile"
-        ? (await accepted.lookupClient("token")) !== undefined
-        : await accepted.checkUser("bob", "secret"),
-  };
-}
+const WARNED = ["warn", EMPTY, undefined] as const;
+const FAILED = ["error", NOT_READ, undefined] as const;
+const READ_AGAIN = ["info", READ, 1] as const;
+const REVOKED = ["info", READ, 0] as const;
+
+/** What a file is replaced with before a check, the line of the log, and whether its entry is accepted then. */
+type Step = readonly [content: string, line: readonly unknown[] | undefined, isAccepted: boolean];
+const EMPTIED: Step = ["empty", WARNED, true];
+const STILL_EMPTY: Step = ["empty", REVOKED, false];
+const INVALID: Step[] = [
+  ["invalid", FAILED, true],
+  ["invalid", undefined, true],
+  ["missing", FAILED, true],
+  ["missing", undefined, true],
+];
 
 describe.each([
   ["clientsFile", CLIENT],
   ["usersFile", USER],
-] as const)("an emptied file (%s)", (setting, text) => {
-  test("revokes its entries when it is empty at two consecutive checks", async () => {
-    const file = await open(setting, text);
-    file.write("");
-    expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
-    expect(await file.isAccepted()).toBe(true);
-    expect(file.check()).toEqual([["info", READ, 0]]);
-    expect(await file.isAccepted()).toBe(false);
-    expect(file.check()).toEqual([]);
-    file.write(text);
-    expect(file.check()).toEqual([["info", READ, 1]]);
-    expect(await file.isAccepted()).toBe(true);
-  });
+] as const)("a file (%s)", (setting, text) => {
+  const contents: Readonly<Record<string, string>> = {
+    same: text,
+    other: `${OTHER[setting]}\n`,
+    empty: "",
+    comments: "# nobody\n",
+    invalid: `${text}mallory:hunter2\n`,
+  };
 
-  test("revokes nothing when it is written again before the next check", async () => {
-    const file = await open(setting, text);
-    for (let round = 0; round < 3; round++) {
-      file.write("");
-      expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
-      file.write(text);
-      expect(file.check()).toEqual([]);
-      expect(await file.isAccepted()).toBe(true);
+  test.each<[what: string, steps: Step[]]>([
+    [
+      "that stays empty revokes its entries",
+      [EMPTIED, STILL_EMPTY, ["empty", undefined, false], ["same", READ_AGAIN, true]],
+    ],
+    [
+      "that is empty at every other check revokes nothing",
+      [EMPTIED, ["same", undefined, true], EMPTIED, ["same", undefined, true]],
+    ],
+    [
+      "that is empty, and then missing, revokes nothing",
+      [EMPTIED, ["missing", FAILED, true], EMPTIED, STILL_EMPTY],
+    ],
+    [
+      "that is invalid or missing is kept until it is valid",
+      [...INVALID, ["other", READ_AGAIN, false], ["same", READ_AGAIN, true]],
+    ],
+    ["with comments only revokes its entries immediately", [["comments", REVOKED, false]]],
+  ])("%s", async (_what, steps) => {
+    const path = file(text);
+    const { log, lines } = capturingLog();
+    const checks: (() => void)[] = [];
+    const poll: Poll = (_paths, check) => checks.push(check);
+    const { accepted } = await openCredentials(
+      readConfig({ [setting]: path }, {}),
+      openMemory().keys,
+      log,
+      poll,
+    );
+    for (const [content, line, isAccepted] of steps) {
+      const next = contents[content];
+      if (next === undefined) rmSync(path, { force: true });
+      else renameSync(file(next), path);
+      for (const check of checks) check();
+      const logged = lines.splice(0).map(({ level, message, fields }) => [level, message, fields.entries]);
+      expect([content, logged]).toEqual([content, line === undefined ? [] : [[...line]]]);
+      const found =
+        setting === "clientsFile"
+          ? (await accepted.lookupClient("token")) !== undefined
+          : await accepted.checkUser("bob", "secret");
+      expect([content, found]).toEqual([content, isAccepted]);
     }
-  });
-
-  test("revokes nothing when it cannot be read at the next check", async () => {
-    const file = await open(setting, text);
-    file.write("");
-    file.check();
-    unlinkSync(file.path);
-    expect(file.check()).toEqual([["error", NOT_READ, undefined]]);
-    file.write("");
-    expect(file.check()).toEqual([["warn", EMPTY, undefined]]);
-    expect(await file.isAccepted()).toBe(true);
-    file.check();
-    expect(await file.isAccepted()).toBe(false);
-  });
-
-  test("keeps its entries while it is missing or invalid, and is read again when it is valid", async () => {
-    const file = await open(setting, text);
-    for (const faulty of ["mallory:hunter2\n", undefined]) {
-      if (faulty === undefined) unlinkSync(file.path);
-      else file.write(text + faulty);
-      expect(file.check()).toEqual([["error", NOT_READ, undefined]]);
-      expect(file.check()).toEqual([]);
-      expect(await file.isAccepted()).toBe(true);
-    }
-    file.write(`${OTHER[setting]}\n`);
-    expect(file.check()).toEqual([["info", READ, 1]]);
-    expect(await file.isAccepted()).toBe(false);
-    writeFileSync(`${file.path}.new`, text);
-    renameSync(`${file.path}.new`, file.path);
-    expect(file.check()).toEqual([["info", READ, 1]]);
-    expect(await file.isAccepted()).toBe(true);
-  });
-
-  test("revokes its entries immediately when it contains only comments", async () => {
-    const file = await open(setting, text);
-    writeFileSync(`${file.path}.new`, "# nobody\n");
-    renameSync(`${file.path}.new`, file.path);
-    expect(file.check()).toEqual([["info", READ, 0]]);
-    expect(await file.isAccepted()).toBe(false);
   });
 });
 

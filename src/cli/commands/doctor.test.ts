@@ -57,18 +57,37 @@ describe("todo doctor", () => {
     });
   });
 
-  test("warns that private mode needs an API key of the store, which it does not read", async () => {
-    const { lines } = await doctor(["--private", ...(await newStore()).args]);
-    expect(lines.credentials).toEqual([
-      "warning: only API keys of the store are accepted; without keys, the server does not start",
-    ]);
-  });
-
-  test("warns about a memory store and generated credentials", async () => {
-    const { code, lines } = await doctor(free);
-    expect(code).toBe(0);
-    expect(lines.store).toEqual([expect.stringMatching(/^warning: memory: loses all to-dos/)]);
-    expect(lines.credentials).toEqual([expect.stringMatching(/^warning: .* demo credentials$/)]);
+  const ONLY_KEYS = "warning: only API keys of the store are accepted; without keys,";
+  test.each<[what: string, args: string[], variables: Record<string, string>, code: number, line: string]>([
+    ["warns about a store in memory", [], {}, 0, "store: warning: memory: loses all to-dos when"],
+    ["warns about demo credentials", [], {}, 0, `credentials: ${ONLY_KEYS} each start generates demo creden`],
+    ["warns about private mode", ["--private"], {}, 0, `credentials: ${ONLY_KEYS} the server does not start`],
+    [
+      "fails for a database that cannot be reached, without its password",
+      [],
+      { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" },
+      1,
+      "store: failed: 127.0.0.1:1: Failed to connect; check",
+    ],
+    [
+      "fails for credentials that cannot be used",
+      ["--clients-file", file("bob\n")],
+      {},
+      1,
+      "credentials: failed: --clients-file ",
+    ],
+    [
+      "fails for an address of another machine",
+      ["--host", "192.0.2.1", "--port", "3000"],
+      {},
+      1,
+      "port: failed: 192.0.2.1 is not an address of this machine",
+    ],
+  ])("%s", async (_what, args, variables, expected, line) => {
+    const { code, lines } = await doctor([...free, ...args], variables);
+    const [check = "", ...text] = line.split(": ");
+    expect([code, lines[check]]).toEqual([expected, [expect.stringContaining(text.join(": "))]]);
+    expect(JSON.stringify(lines)).not.toContain("s3cret");
   });
 
   test("does not create a store that is missing", async () => {
@@ -105,15 +124,6 @@ describe("todo doctor", () => {
     expect(jsonLines(stdout)).toContainEqual(check);
   });
 
-  test("fails for a database that cannot be reached, without its password", async () => {
-    const { code, lines } = await doctor(free, { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" });
-    expect([code, lines.store]).toEqual([
-      1,
-      [expect.stringMatching(/^failed: 127.0.0.1:1: Failed to connect; check/)],
-    ]);
-    expect(JSON.stringify(lines)).not.toContain("s3cret");
-  });
-
   test.skipIf(skipFor(whyNoDatabase))("checks the rights of the role in a database", async () => {
     await using databases = await openDatabases();
     const url = new URL(await databases.newDatabase());
@@ -126,14 +136,6 @@ describe("todo doctor", () => {
       expect.stringMatching(
         /^failed: the role \w+ may not use the schema todo_service: as \w+, run "todo migrate"/,
       ),
-    ]);
-  });
-
-  test("fails for credentials that cannot be used", async () => {
-    const { code, lines } = await doctor(["--clients-file", file("bob\n"), ...free]);
-    expect([code, lines.credentials]).toEqual([
-      1,
-      [expect.stringMatching(/^failed: --clients-file .*line 1/)],
     ]);
   });
 
@@ -221,11 +223,6 @@ describe("todo doctor", () => {
     await store.close();
     const line = `failed: ${path} is in use by another process: stop it, or name another store`;
     expect([code, lines.store]).toEqual([1, [line]]);
-  });
-
-  test("fails for an address of another machine", async () => {
-    const { code, lines } = await doctor(["--host", "192.0.2.1", "--port", "3000"]);
-    expect([code, lines.port]).toEqual([1, ["failed: 192.0.2.1 is not an address of this machine"]]);
   });
 
   test("exits with 2 for an invalid setting", async () => {

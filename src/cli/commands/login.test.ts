@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { callTodo } from "../../../test/call-todo.ts";
+import { callTodo, complaintOf } from "../../../test/call-todo.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
@@ -35,11 +35,8 @@ describe("todo login", () => {
   test("stores the URL and the token for later commands, until todo logout removes them", async () => {
     await using service = startPrivate();
     const { file, todo, login } = createHome();
-    expect(await login(`${service.url}/`)).toEqual({
-      code: 0,
-      stdout: `logged in to ${service.url} as alice<U+001B>[31m\n`,
-      stderr: "",
-    });
+    const { stderr, stdout: said } = await login(`${service.url}/`);
+    expect([stderr, said]).toEqual(["", `logged in to ${service.url} as alice<U+001B>[31m\n`]);
     expect([modeOf(file), modeOf(dirname(file))]).toEqual([0o600, 0o700]);
     expect((await todo(["add", "buy milk"])).stdout).toBe("added 1  [ ]  buy milk\n");
     expect((await todo(["list"], { TODO_URL: service.url })).code).toBe(0);
@@ -78,8 +75,9 @@ describe("todo login", () => {
     await using service = startPrivate();
     const { file, todo, login } = createHome();
     await login(service.url);
-    const { code, stderr } = await login(service.url, "wrong");
-    expect([code, stderr]).toEqual([4, expect.stringContaining("the token is not valid: run todo login")]);
+    expect(await complaintOf(login(service.url, "wrong"), 4)).toStartWith(
+      "the token is not valid: run todo login",
+    );
     expect(readFileSync(file, "utf8")).toContain(TOKEN);
     await using second = startPrivate();
     await login(second.url);
@@ -93,8 +91,7 @@ describe("todo login", () => {
     ["an empty token", "http://127.0.0.1:1", "", 2, "nothing was entered; nothing was changed"],
   ])("rejects %s, and stores nothing", async (_what, url, token, code, says) => {
     const { config, login } = createHome();
-    const said = await login(url, token);
-    expect([said.code, said.stdout, said.stderr]).toEqual([code, "", expect.stringContaining(says)]);
+    expect(await complaintOf(login(url, token), code)).toContain(says);
     expect(existsSync(config)).toBe(false);
   });
 
@@ -103,8 +100,7 @@ describe("todo login", () => {
     const { file, todo, login } = createHome();
     await login(service.url);
     chmodSync(file, 0o640);
-    const { code, stderr } = await todo(["list"]);
-    expect([code, stderr]).toEqual([2, expect.stringContaining(`run chmod 600 ${file}`)]);
+    expect(await complaintOf(todo(["list"]))).toEndWith(`run chmod 600 ${file}`);
     expect((await todo(["list"], { TODO_URL: service.url, TODO_TOKEN: TOKEN })).code).toBe(0);
   });
 
@@ -114,11 +110,8 @@ describe("todo login", () => {
     for (const repair of [["logout"], ["login", service.url]]) {
       await login(service.url);
       writeFileSync(file, `${service.url}\n`);
-      const { code, stderr } = await todo(["list"]);
-      expect([code, stderr]).toEqual([
-        2,
-        `todo: ${file} is damaged: run todo login URL again, or todo logout\n`,
-      ]);
+      const damaged = `${file} is damaged: run todo login URL again, or todo logout`;
+      expect(await complaintOf(todo(["list"]))).toBe(damaged);
       expect((await todo(repair, { input: TOKEN })).code).toBe(0);
     }
     expect((await todo(["list"])).code).toBe(0);

@@ -271,33 +271,31 @@ function hasBytes(descriptor: number): boolean {
 }
 
 describe("--with-keys", () => {
-  /** Creates an API key; returns its token. */
-  async function addKey(path: string): Promise<string> {
-    const { keys, close } = openSqliteKeys(path, { createIfMissing: true });
-    const { token } = await mint(keys, "ci");
-    await close();
-    return token;
-  }
-
   /** Creates a store with one to-do and one API key; returns its path and the token. */
   async function storeWithKey(): Promise<{ path: string; token: string }> {
     const path = newPath();
     await fill(path, line(1));
-    return { path, token: await addKey(path) };
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: false });
+    const { token } = await mint(keys, "ci");
+    await close();
+    return { path, token };
   }
 
-  test("transfers API keys, and their tokens are still valid", async () => {
+  test("transfers API keys, whose tokens are still valid, and is off by default", async () => {
     const { path, token } = await storeWithKey();
     const copy = newPath();
+    expect(await exported(path)).toBe(header(1, 1) + line(1));
     const { stdout: text, stderr } = await ran(["export", "--with-keys", ...on(path)]);
     expect(stderr).toBe("exported 1 to-do, the last id is 1, with 1 API key\n");
     expect(text).not.toContain(token);
     expect(text).toStartWith('{"todoService":1,"lastId":"1","todos":1,"keys":1}\n');
-    expect(await ran(["import", "--with-keys", ...on(copy)], text)).toEqual({
-      code: 0,
-      stdout: "imported 1 to-do, the last id is 1, with 1 API key\n",
-      stderr: "",
-    });
+    expect(await refusal(["import", ...on(copy)], text)).toBe(
+      "line 1: the file has API keys: add --with-keys to import them, or export without them",
+    );
+    expect(filesAt(copy)).toEqual([]);
+    expect((await ran(["import", "--with-keys", ...on(copy)], text)).stdout).toBe(
+      "imported 1 to-do, the last id is 1, with 1 API key\n",
+    );
     expect((await ran(["export", "--with-keys", ...on(copy)])).stdout).toBe(text);
     for (const options of [[], ["--with-keys"]]) {
       const file = newPath();
@@ -309,22 +307,11 @@ describe("--with-keys", () => {
     close();
   });
 
-  test("is off by default", async () => {
-    const { path } = await storeWithKey();
-    expect(await exported(path)).toBe(header(1, 1) + line(1));
-    const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
-    const copy = newPath();
-    expect(await refusal(["import", ...on(copy)], text)).toBe(
-      "line 1: the file has API keys: add --with-keys to import them, or export without them",
-    );
-    expect(filesAt(copy)).toEqual([]);
-  });
-
   test("rejects a store that has API keys", async () => {
     const { path } = await storeWithKey();
     const { stdout: text } = await ran(["export", "--with-keys", ...on(path)]);
     const other = newPath();
-    await addKey(other);
+    expect((await callTodo(["keys", "create", "other", ...on(other)])).code).toBe(0);
     expect(await refusal(["import", "--with-keys", ...on(other)], text)).toBe(
       "the store already has API keys: import into a store without API keys, or export without --with-keys",
     );
