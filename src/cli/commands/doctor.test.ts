@@ -60,7 +60,7 @@ describe("todo doctor", () => {
   const ONLY_KEYS = "warning: only API keys of the store are accepted; without keys,";
   test.each<[what: string, args: string[], variables: Record<string, string>, code: number, line: string]>([
     ["warns about a store in memory", [], {}, 0, "store: warning: memory: loses all to-dos when"],
-    ["warns about demo credentials", [], {}, 0, `credentials: ${ONLY_KEYS} each start generates demo creden`],
+    ["warns about demo credentials", [], {}, 0, `credentials: ${ONLY_KEYS} each start generates demo`],
     ["warns about private mode", ["--private"], {}, 0, `credentials: ${ONLY_KEYS} the server does not start`],
     [
       "fails for a database that cannot be reached, without its password",
