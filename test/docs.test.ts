@@ -31,10 +31,6 @@ test("each moved page leads to a page and a heading, and is not a page itself", 
   expect(problems).toEqual([]);
 });
 
-test("the README has at most 150 lines", () => {
-  expect(readPage("README.md").text.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
-});
-
 test("every page of docs/ starts with a title and a sentence about its purpose", () => {
   for (const { path, text } of pages.filter((page) => page.path.startsWith("docs/")))
     expect([path, /^# .+\n\n(?:<!-- .+ -->\n\n)?[A-Z`*].+\n/.test(text)]).toEqual([path, true]);

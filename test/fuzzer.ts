@@ -201,7 +201,6 @@ export const hasFailed = ({ text, isHung }: Exchanged): boolean => isHung || SER
 
 interface FuzzOptions {
   readonly seed?: number;
-  readonly examples?: readonly Mutant[];
   /** Changes a request; `undefined` leaves it out. */
   readonly change?: (sent: Mutant) => Mutant | undefined;
   /** Returns whether a response is wrong. */
@@ -212,15 +211,14 @@ interface FuzzOptions {
 export async function fuzz(
   port: number,
   requests: number,
-  { seed = SEED, examples = [], change = (sent) => sent, isWrong = () => false }: FuzzOptions,
+  { seed = SEED, change = (sent) => sent, isWrong = () => false }: FuzzOptions,
 ): Promise<ReadonlyMap<string, number>> {
   const statuses = new Map<string, number>();
-  const first = [...examples];
   let next = 0;
   const work = async (): Promise<void> => {
     while (next < requests) {
       const own = seed + next;
-      const sent = change(first.pop() ?? mutant(seed + next++));
+      const sent = change(mutant(seed + next++));
       if (sent === undefined) continue;
       const exchanged = { sent, ...(await exchange(port, sent)) };
       const status = String(statusOf(exchanged.text) ?? "none");

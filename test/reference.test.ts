@@ -171,25 +171,6 @@ test("the reference lists the log messages of the source, and no others", () => 
   for (const message of listed) expect([message, source.includes(`"${message}"`)]).toEqual([message, true]);
 });
 
-test("the reference lists the reasons of rejected credentials, and no others", () => {
-  const source = ["auth/authenticator", "auth/one-scheme", "auth/private", "handlers/session"]
-    .map((name) => readFileSync(`${ROOT}/src/http/${name}.ts`, "utf8"))
-    .join("\n");
-  const patterns = [
-    /logRejection\("([^"]+)"/g,
-    /(?:reject|recordRejection)\("([^"]+)"/g,
-    /hasInvalidChecksum\(\w+\) \? "(\w+)" : "(\w+)"/g,
-    /^ {2}(?:unauthorized|too_many_failures): "(\w+)"/gm,
-  ];
-  const logged = patterns.flatMap((pattern) =>
-    [...source.matchAll(pattern)].flatMap(([, ...reasons]) => reasons),
-  );
-  const page = section(read("metrics-and-logs.md"), "### Credentials");
-  const listed = rowsOf(page.slice(page.indexOf("| reason |"))).flatMap(([reason]) => codesIn(reason));
-  expect(listed.length).toBeGreaterThan(5);
-  expect([...new Set(logged)].toSorted()).toEqual(listed.toSorted());
-});
-
 test("the reference lists the log lines of a running server with their fields", async () => {
   const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret words" };
   const clients = join(folder, "clients");
