@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { BrowserContextOptions, Page } from "playwright-core";
+import type { BrowserContextOptions, Page, Route } from "playwright-core";
 import { listen } from "../src/http/listener/listen.ts";
 import { createService } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
@@ -138,6 +138,22 @@ export const untilChanges = (page: Page, count: number): Promise<void> =>
   until(async () => (await page.evaluate(COUNT_CHANGES)) === count, `${count} changes are stored`);
 
 const COUNT_CHANGES = `Object.keys(localStorage).filter((key) => key.startsWith("todo-service.change.")).length`;
+
+/** Answers a request as the service does that rejects it. */
+export const reject = (
+  route: Route,
+  problem: {
+    readonly title: string;
+    readonly status: number;
+    readonly code: string;
+    readonly detail?: string;
+  },
+  headers: Readonly<Record<string, string>> = {},
+): Promise<void> =>
+  route.fulfill({
+    ...{ status: problem.status, contentType: "application/problem+json", headers },
+    body: JSON.stringify(problem),
+  });
 
 /** Returns the accessible name or the id of the focused element. */
 export const focusedName = (page: Page): Promise<string> =>

@@ -76,14 +76,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await accessibilityViolations(page)).toEqual([]);
   });
 
-  test("shows done to-dos without a fold in a search and in the filter for them", async () => {
-    const { page, service } = await openList(await createMixedStore(), "?q=o");
-    await expectTitles(page, ["four", "(two)", "(one)"]);
-    await page.goto(`${service.url}/?show=done`);
-    await expectTitles(page, ["(two)", "(one)"]);
-    expect(await page.locator(".fold").count()).toBe(0);
-  });
-
   test("moves the focus over the fold with arrow keys, and to the next row when a row leaves", async () => {
     const { page } = await openList(await createMixedStore());
     await page.getByRole("checkbox", { name: "four" }).focus();

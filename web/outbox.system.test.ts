@@ -1,16 +1,20 @@
 import { describe, expect, test } from "bun:test";
 import type { Page } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
-import { whyNoBrowser } from "../test/chromium.ts";
+import { openWithoutCookies, whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
 import { storeWith } from "../test/store.ts";
 import {
   add,
+  chooseAction,
   closeTab,
   createStore,
   dismiss,
   expectTitles,
   focusedName,
+  reject,
+  start,
+  storedTitles,
   storedTodos,
   untilChanges,
   untilStored,
@@ -42,8 +46,23 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.goto(url);
 }
 
+const deleteOne = (page: Page): Promise<void> =>
+  page.getByRole("button", { name: "Delete: one" }).press("Enter");
+
+/** Lets the service tick a to-do and another device reopen it before the page loses the answer. */
+const reopenAndLoseAnswer = (page: Page, store: TodoStore): Promise<unknown> =>
+  page.route(
+    "**/api/todos/1",
+    async (route) => {
+      await route.fetch();
+      await store.setDone(1n, false);
+      await route.abort("connectionreset");
+    },
+    { times: 1 },
+  );
+
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { openList } = useTodosPage();
+  const { openList, use } = useTodosPage();
 
   test("can be changed while offline, says so at once, and sends the changes when online", async () => {
     const { page, store } = await openList(["one", "two"]);
@@ -209,5 +228,220 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await closeTab(first);
     await dismiss(page);
     await untilStored(store, ["1 (one)", "2 two"]);
+  });
+
+  /** Opens two windows of one browser. The first one sends the changes of both. */
+  const openTwo = async () => {
+    const { page: first, store, service } = await openList(["one", "two"]);
+    const second = await first.context().newPage();
+    // As if more time passes than a deletion waits.
+    await first.clock.setSystemTime(Date.now() + 3600_000);
+    await second.goto(service.url);
+    await expectTitles(second, ["one", "two"]);
+    return { first, second, store };
+  };
+
+  test("does not repeat a tick whose request arrived while the page closed, if another device reopens the to-do", async () => {
+    const store = await createStore(["one"]);
+    const closed = Promise.withResolvers<void>();
+    let requests = 0;
+    const setDone = async (id: bigint, done: boolean) => {
+      requests++;
+      const answer = await store.setDone(id, done);
+      await closed.promise;
+      return answer;
+    };
+    const { page, service } = await openList(storeWith({ setDone }, store));
+    const context = page.context();
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)"]);
+    await closeTab(page);
+    closed.resolve();
+    await store.setDone(1n, false);
+    const next = await context.newPage();
+    await next.goto(service.url);
+    await expectTitles(next, ["one"]);
+    await untilChanges(next, 0);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+    expect(requests).toBe(1);
+  });
+
+  test("does not repeat ticks with an answer while others of the same change have none when the page closes", async () => {
+    const { page, store, service } = await openList(["one", "two"]);
+    const context = page.context();
+    await page.route("**/api/todos/2", () => {});
+    await chooseAction(page, "Mark all done");
+    await untilStored(store, ["1 (one)", "2 two"]);
+    await store.setDone(1n, false);
+    await expectTitles(page, ["(one)", "(two)"]);
+    await closeTab(page);
+    const next = await context.newPage();
+    await next.goto(service.url);
+    await untilStored(store, ["1 one", "2 (two)"]);
+    await untilChanges(next, 0);
+    expect(await storedTitles(store)).toEqual(["1 one", "2 (two)"]);
+  });
+
+  test("does not repeat a tick whose answer is lost, if another device reopens the to-do", async () => {
+    const { page, store } = await openList(["one"]);
+    await reopenAndLoseAnswer(page, store);
+    const request = page.waitForRequest(/todos.1/);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await request;
+    await expectTitles(page, ["one"]);
+    await untilChanges(page, 0);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+  });
+
+  test("sends the last of three changes to a to-do if the answer to the first one is lost", async () => {
+    const { page, store } = await openList(["one"]);
+    const changed = Promise.withResolvers<void>();
+    const values: boolean[] = [];
+    await page.route("**/api/todos/1", async (route) => {
+      values.push(route.request().postDataJSON().done);
+      if (values.length > 1) return route.continue();
+      await route.fetch();
+      await changed.promise;
+      await route.abort("connectionreset");
+    });
+    const checkbox = page.getByRole("checkbox", { name: "one" });
+    for (const titles of [["(one)"], ["one"], ["(one)"], ["one"]]) {
+      await checkbox.press("Space");
+      await expectTitles(page, titles);
+    }
+    changed.resolve();
+    await untilChanges(page, 0);
+    expect(values).toEqual([true, false]);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+  });
+
+  test("deletes a to-do although another window ticks it before the deletion is sent", async () => {
+    const { first, second, store } = await openTwo();
+    await deleteOne(second);
+    await expectTitles(second, ["two"]);
+    await first.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)", "2 two"]);
+    await expectTitles(second, ["two"]);
+    await dismiss(second);
+    await untilStored(store, ["2 two"]);
+    await expectTitles(first, ["two"]);
+  });
+
+  test("sends changes in the order of the clicks although the clock was set back", async () => {
+    const { page: first, store, service } = await openList([]);
+    const context = first.context();
+    await first.clock.setSystemTime(Date.now() + 3600_000);
+    await context.route(/api.todos/, (route) =>
+      route.request().method() === "GET" ? route.continue() : route.abort(),
+    );
+    await add(first, "one");
+    await untilChanges(first, 1);
+    await closeTab(first);
+    const page = await context.newPage();
+    await page.clock.setSystemTime(Date.now());
+    await page.goto(service.url);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilChanges(page, 2);
+    await page.reload();
+    await expectTitles(page, ["(one)"]);
+    await context.unroute(/api.todos/);
+    await untilStored(store, ["1 (one)"]);
+  });
+
+  test("forgets a failure when another window has sent the changes", async () => {
+    const { first, store } = await openTwo();
+    await first.route("**/api/todos/1", (route) => route.abort());
+    await first.getByRole("checkbox", { name: "one" }).press("Space");
+    await first.getByText("Offline. 1 change will be sent later.").waitFor();
+    await first.evaluate(() => dispatchEvent(new Event("online")));
+    await untilStored(store, ["1 (one)", "2 two"]);
+    await untilChanges(first, 0);
+    await first.locator("#notice:empty").waitFor({ state: "attached" });
+    // Before the answer can arrive.
+    const notice = await first.getByRole("checkbox", { name: "two" }).evaluate((checkbox: HTMLElement) => {
+      checkbox.click();
+      return document.querySelector("#notice")?.textContent;
+    });
+    expect(notice).toBe("");
+    await untilStored(store, ["1 (one)", "2 (two)"]);
+  });
+
+  test("keeps a change that the service does not accept over HTTP", async () => {
+    const { page, store, service } = await openList(["one"]);
+    const context = page.context();
+    const problem = { title: "HTTPS required", status: 403, code: "https_required", detail: "Use HTTPS." };
+    await page.route("**/api/todos/1", (route) => reject(route, problem));
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByText("This list is private. Use HTTPS.").waitFor();
+    await closeTab(page);
+    await (await context.newPage()).goto(service.url);
+    await untilStored(store, ["1 (one)"]);
+  });
+
+  test("sends changes of both windows while the storage is full, and keeps what it cannot send", async () => {
+    const { page, store, service } = await openList(["one"]);
+    const other = await page.context().newPage();
+    await other.goto(service.url);
+    for (const one of [page, other]) {
+      await expectTitles(one, ["one"]);
+      await until(
+        () => one.evaluate<boolean>("navigator.locks.query().then(({ held }) => held.length > 2)"),
+        "a window sends",
+      );
+    }
+    await page.evaluate(`for (let size = 2 ** 22; size > 0; size >>= 1)
+      try { localStorage[size] = "x".repeat(size); } catch {}`);
+    await add(page, "two");
+    await untilStored(store, ["1 one", "2 two"]);
+    await add(other, "three");
+    await untilStored(store, ["1 one", "2 two", "3 three"]);
+    await page.context().setOffline(true);
+    await add(page, "four");
+    await add(page, "five");
+    await page.getByText("Offline. 2 changes will be sent later.").waitFor();
+    await expectTitles(page, ["one", "two", "three", "four", "five"]);
+    await page.context().setOffline(false);
+    await untilStored(store, ["1 one", "2 two", "3 three", "4 four", "5 five"]);
+    await expectTitles(page, ["one", "two", "three", "four", "five"]);
+  });
+
+  test("sends the changes of each window without storage", async () => {
+    const { page, store, service } = await openList(["one"]);
+    const context = page.context();
+    await context.addInitScript(
+      "Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError'); };",
+    );
+    await page.reload();
+    const other = await context.newPage();
+    await other.goto(service.url);
+    await add(page, "two");
+    await untilStored(store, ["1 one", "2 two"]);
+    await add(other, "three");
+    await untilStored(store, ["1 one", "2 two", "3 three"]);
+    await expectTitles(other, ["one", "two", "three"]);
+  });
+
+  test("ignores stored changes that it cannot read, and stores others as always", async () => {
+    const { page } = await openList(["one"]);
+    await page.evaluate(
+      `for (const text of ["{", "null", "{}"]) localStorage["todo-service.change." + text] = text`,
+    );
+    await page.reload();
+    await expectTitles(page, ["one"]);
+    await page.context().setOffline(true);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilChanges(page, 4);
+  });
+
+  test("loads the list and sends changes in a browser that blocks cookies", async () => {
+    const store = await createStore(["one"]);
+    const service = use(start(store));
+    await using blocked = await openWithoutCookies(service.url);
+    const { page } = blocked;
+    expect(await page.evaluate("navigator.locks.query().catch(({ name }) => name)")).toBe("SecurityError");
+    await expectTitles(page, ["one"]);
+    await add(page, "two");
+    await untilStored(store, ["1 one", "2 two"]);
+    await expectTitles(page, ["two", "one"]);
   });
 });

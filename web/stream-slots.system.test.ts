@@ -2,7 +2,15 @@ import { describe, expect, test } from "bun:test";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { freePort } from "../test/free-port.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, createStore, expectTitles, start, untilStored, useTodosPage } from "../test/todos-page.ts";
+import {
+  add,
+  createStore,
+  expectTitles,
+  start,
+  untilChanges,
+  untilStored,
+  useTodosPage,
+} from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 
 /** Makes the event stream deliver nothing, as a proxy does that holds back the body. */
@@ -64,6 +72,31 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     }, "the page reports the tick");
     await expectTitles(page, ["other"]);
     await untilStored(store, ["1 other"]);
+  });
+
+  test("loads the list of another store once, although the user goes on", async () => {
+    const port = await freePort();
+    const service = start(await createStore(["one"]), port);
+    const { page } = await open("about:blank");
+    await page.route("**/api/events*", (route) => route.abort());
+    await page.goto(service.url);
+    await expectTitles(page, ["one"]);
+    await service[Symbol.asyncDispose]();
+    const { store } = use(start(await createStore(["one"]), port));
+    const released = Promise.withResolvers<void>();
+    let lists = 0;
+    await page.route(/limit=500/, async (route) => {
+      lists++;
+      await released.promise;
+      await route.continue();
+    });
+    await add(page, "two");
+    await until(async () => lists > 0, "the list is requested");
+    for (const title of ["three", "four"]) await add(page, title);
+    await untilChanges(page, 2);
+    released.resolve();
+    await untilStored(store, ["1 one", "2 two", "3 three", "4 four"]);
+    expect(lists).toBe(1);
   });
 
   test("works in seven windows over HTTP/1.1, and shows which windows are not updated", async () => {

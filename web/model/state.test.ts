@@ -25,7 +25,7 @@ class Changes extends EventTarget implements Source {
     this.dispatchEvent(new Event("change"));
   }
 
-  answer(change: Change, kind: "create" | "delete", todo: Todo, position: string): void {
+  answer(change: Change, kind: "create" | "setDone" | "delete", todo: Todo, position: string): void {
     for (const { id } of change.targets) this.#answer([{ id, kind, todo, position }]);
   }
 }
@@ -79,4 +79,16 @@ test("a to-do that was cleared stays hidden after the answer until the list has 
   expect(shown(state)).toEqual(["two"]);
   state.setList([open("2", "two")], "a-3");
   expect(shown(state)).toEqual(["two"]);
+});
+
+test("what the service has of a to-do is what it has answered, although the list lacks that", () => {
+  const changes = new Changes();
+  const state = new State(changes);
+  state.setList([open("1", "one")], "a-1");
+  const tick = changeOf("done", open("1", "one"));
+  changes.set(tick);
+  expect(state.findConfirmed("1").done).toBe(false);
+  changes.answer(tick, "setDone", { ...open("1", "one"), done: true }, "a-2");
+  changes.set();
+  expect(state.findConfirmed("1").done).toBe(true);
 });

@@ -3,7 +3,6 @@ import { findTodo } from "../../src/sdk/json.ts";
 import type { Confirmation } from "../../src/sdk/overlay.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay, retryDelay } from "../../src/sdk/retry.ts";
-import type { Writes } from "../../src/sdk/writes.ts";
 import {
   type Change,
   type ChangeKind,
@@ -211,9 +210,14 @@ export class Sender {
     const known = findTodo(state.confirmed, id);
     if (known !== undefined && known.title !== title) return { reason: "other" };
     try {
-      const confirmation = await sendTarget(api.writes, kind, target, signal);
+      const { result, position } = await (kind === "created"
+        ? api.writes.create(title, { signal, idempotencyKey: id })
+        : isDeletion(kind)
+          ? api.writes.delete(id, { signal })
+          : api.writes.setDone(id, kind === "done", { signal }));
       this.#onAnswered();
-      return { confirmation };
+      const { kind: effect, todo } = toWrite(kind, target);
+      return { confirmation: { kind: effect, todo: result ?? todo, position } };
     } catch (error) {
       if (!isRejection(error)) throw error;
       this.#onAnswered();
@@ -245,22 +249,6 @@ export class Sender {
         if (last.get(target.id) === change && this.#requested.get(change.key)?.has(target.id) !== true)
           this.#sendOne(change.kind, target).catch(() => {});
   }
-}
-
-async function sendTarget(
-  writes: Writes,
-  kind: ChangeKind,
-  target: Target,
-  signal?: AbortSignal,
-): Promise<Confirmation> {
-  const { id, title } = target;
-  const { result, position } = await (kind === "created"
-    ? writes.create(title, { signal, idempotencyKey: id })
-    : isDeletion(kind)
-      ? writes.delete(id, { signal })
-      : writes.setDone(id, kind === "done", { signal }));
-  const { kind: effect, todo } = toWrite(kind, target);
-  return { kind: effect, todo: result ?? todo, position };
 }
 
 /** Returns whether the service rejected the change itself. Other failures can pass. */
