@@ -199,6 +199,8 @@ test("selectReady sends new to-dos in one group, one group at a time, and what w
   const all = [first, second, dependent, tick];
   expect(selectReady(all, new Set(), () => true)).toEqual([[first, second], [tick]]);
   expect(selectReady(all, toKeys([first]), () => true)).toEqual([[tick]]);
+  // Another window has the new to-do's id already.
+  expect(selectReady([dependent], new Set(), () => true)).toEqual([]);
 });
 
 test("selectClosing takes as many requests as the browser does", () => {
