@@ -2,11 +2,11 @@ import { describe, expect, test } from "bun:test";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
-import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { accessibilityViolations, useChromium } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
+import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
 
 function start() {
   const store = openMemory();
@@ -105,6 +105,5 @@ describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
     expect(await page.evaluate("getComputedStyle(document.querySelector('.action')).display")).toBe(
       "inline-block",
     );
-    await page.close();
   }, 90_000);
 });

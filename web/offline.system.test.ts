@@ -3,7 +3,6 @@ import type { Page } from "playwright-core";
 import { listen } from "../src/http/listener/listen.ts";
 import { createService, type ServiceOptions } from "../src/http/service.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
-import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { freePort } from "../test/free-port.ts";
 import { accessibilityViolations, useChromium, type Window } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
@@ -18,6 +17,7 @@ import {
   untilStored,
 } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
+import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
 
 setDefaultTimeout(180_000);
 

@@ -319,12 +319,18 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const { first, second, store } = await openTwo();
     await deleteOne(second);
     await expectTitles(second, ["two"]);
+    const ticked = Promise.withResolvers<void>();
+    await first.route("**/api/todos/1", async (route) => {
+      if (route.request().method() === "PATCH") await ticked.promise;
+      await route.continue();
+    });
+    const request = first.waitForRequest(/todos.1/);
     await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilStored(store, ["1 (one)", "2 two"]);
-    await expectTitles(second, ["two"]);
+    await request;
     await dismiss(second);
-    await untilStored(store, ["2 two"]);
     await expectTitles(first, ["two"]);
+    ticked.resolve();
+    await untilStored(store, ["2 two"]);
   });
 
   test("sends changes in the order of the clicks although the clock was set back", async () => {

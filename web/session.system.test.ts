@@ -4,12 +4,12 @@ import { createLink } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { as, basic, mint } from "../test/credentials.ts";
-import { launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { add, expectTitles, storedTodos, untilChanges, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
+import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
 
 setDefaultTimeout(180_000);
 const PHONE = { viewport: { width: 390, height: 844 }, serviceWorkers: "allow" } as const;

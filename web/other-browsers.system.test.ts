@@ -2,17 +2,80 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import axe from "axe-core";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { type FirefoxPage, KEYS, launchFirefox, whyNoFirefox } from "../test/firefox.ts";
 import { KEEP_STATUS } from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { createStore, numbered, start, storedTodos, TITLES, untilStored } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
+import {
+  type DriverPage,
+  KEYS,
+  launchFirefox,
+  launchWebkit,
+  whyNoFirefox,
+  whyNoWebkit,
+} from "../test/webdriver.ts";
 
 const FOCUSED = `document.activeElement.closest("label")?.textContent ?? document.activeElement.id`;
 
-const untilShown = (page: FirefoxPage, titles: readonly string[]): Promise<void> =>
+const untilShown = (page: DriverPage, titles: readonly string[]): Promise<void> =>
   until(async () => (await page.evaluate(TITLES)) === titles.join(), `${titles} are shown`);
+const untilEqual = (page: DriverPage, expression: string, value: string): Promise<void> =>
+  until(async () => (await page.evaluate(expression)) === value, `${expression} is ${value}`);
+
+const LAUNCHERS = [
+  ["Firefox", whyNoFirefox, launchFirefox],
+  ["WebKitGTK", whyNoWebkit, launchWebkit],
+] as const;
+for (const [name, whyNot, launch] of LAUNCHERS)
+  describe.skipIf(skipFor(whyNot))(`in ${name}, the page of the list`, () => {
+    let browser: Awaited<ReturnType<typeof launch>>;
+    beforeAll(async () => {
+      browser = await launch();
+    }, 90_000);
+    afterAll(() => browser?.[Symbol.asyncDispose]());
+
+    test("adds, completes, deletes and restores to-dos with the keyboard", async () => {
+      const store = await createStore(["one", "two"]);
+      await using service = start(store);
+      const page = await browser.open(service.url);
+      await page.evaluate(`(() => { ${KEEP_STATUS} })()`);
+      await untilShown(page, ["two", "one"]);
+      await page.type("n");
+      expect(await page.evaluate(FOCUSED)).toBe("title");
+      await page.type(`three${KEYS.Enter}`);
+      await untilShown(page, ["three", "two", "one"]);
+      await untilEqual(page, "document.querySelector('#title').value", "");
+      await page.type(KEYS.ArrowDown);
+      expect(await page.evaluate(FOCUSED)).toBe("three");
+      await page.type(" ");
+      // The row of the done to-do leaves after a moment, and the next one gets the focus.
+      await untilShown(page, ["two", "one"]);
+      await page.type(KEYS.Delete);
+      await untilShown(page, ["one"]);
+      await page.type("z", KEYS.Control);
+      await untilShown(page, ["two", "one"]);
+      expect(await page.evaluate(FOCUSED)).toBe("two");
+      await page.type(KEYS.Delete);
+      await untilShown(page, ["one"]);
+      await page.evaluate("document.querySelector('#undo [aria-label=Dismiss]').click()");
+      await untilStored(store, ["1 one", "3 (three)"]);
+    });
+
+    test("shows the changes of other clients, and searches", async () => {
+      const store = await createStore(numbered(10));
+      await using service = start(store);
+      const page = await browser.open(service.url);
+      await untilEqual(page, "document.title", "10 open · To-dos");
+      await store.insert("Éclair");
+      await untilEqual(page, "document.title", "11 open · To-dos");
+      await page.type("/ecl");
+      await untilShown(page, ["Éclair"]);
+      await page.type(KEYS.Escape);
+      await untilEqual(page, `String(document.querySelectorAll(".todo").length)`, "11");
+      await untilEqual(page, "location.search", "");
+    });
+  });
 
 describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
   let firefox: Awaited<ReturnType<typeof launchFirefox>>;
@@ -21,66 +84,16 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
   }, 90_000);
   afterAll(() => firefox?.[Symbol.asyncDispose]());
 
-  test("of the list adds, completes, deletes and restores to-dos with the keyboard", async () => {
+  test("of the list is accessible, and sends a deletion when the user leaves it", async () => {
     const store = await createStore(["one", "two"]);
     await using service = start(store);
     const page = await firefox.open(service.url);
-    await page.evaluate(`${KEEP_STATUS}; true`);
     await untilShown(page, ["two", "one"]);
-    await page.type("n");
-    expect(await page.evaluate(FOCUSED)).toBe("title");
-    await page.type(`three${KEYS.Enter}`);
-    await untilShown(page, ["three", "two", "one"]);
-    await until(
-      async () => (await page.evaluate("document.querySelector('#title').value")) === "",
-      "the field is empty",
-    );
-    await page.type(KEYS.ArrowDown);
-    expect(await page.evaluate(FOCUSED)).toBe("three");
-    await page.type(" ");
-    // The row of the done to-do leaves after a moment, and the next one gets the focus.
-    await untilShown(page, ["two", "one"]);
-    await page.type(KEYS.Delete);
-    await untilShown(page, ["one"]);
-    await page.pressWithControl("z");
-    await untilShown(page, ["two", "one"]);
-    expect(await page.evaluate(FOCUSED)).toBe("two");
-    await page.type(KEYS.Delete);
-    await untilShown(page, ["one"]);
-    await page.evaluate("document.querySelector('#undo [aria-label=Dismiss]').click()");
-    await untilStored(store, ["1 one", "3 (three)"]);
     await page.evaluate(`${axe.source}; true`);
     const violations = await page.evaluate(
       "axe.run().then(({ violations }) => violations.map(({ id }) => id).join())",
     );
     expect(violations).toBe("");
-    await page.close();
-  });
-
-  test("of the list shows the changes of other clients, and searches", async () => {
-    const store = await createStore(numbered(10));
-    await using service = start(store);
-    const page = await firefox.open(service.url);
-    await store.insert("Éclair");
-    await until(
-      async () => (await page.evaluate("document.title")) === "11 open · To-dos",
-      "the new to-do is shown",
-    );
-    await page.type("/ecl");
-    await untilShown(page, ["Éclair"]);
-    await page.type(KEYS.Escape);
-    await until(
-      async () => String(await page.evaluate(TITLES)).split(",").length === 11,
-      "the search is cleared",
-    );
-    await page.close();
-  });
-
-  test("of the list sends a deletion when the user leaves the page", async () => {
-    const store = await createStore(["one", "two"]);
-    await using service = start(store);
-    const page = await firefox.open(service.url);
-    await untilShown(page, ["two", "one"]);
     await page.evaluate("document.querySelector('.todo button').click()");
     await untilShown(page, ["one"]);
     await page.evaluate("void setTimeout(() => location.assign('/api/openapi.json'))");
@@ -149,6 +162,5 @@ describe.skipIf(skipFor(whyNoFirefox))("in Firefox, the page", () => {
     await click("dialog [type=submit]");
     await untilTrue(`document.querySelector('#keys [aria-label="Revoke ci"]') === null`);
     expect(await whoami(second)).toContain('"unauthorized"');
-    await page.close();
   }, 90_000);
 });
