@@ -1,9 +1,7 @@
 import type { Command } from "commander";
-import { addDoctorCommand } from "./commands/doctor.ts";
-import { addHealthCommand } from "./commands/health.ts";
+import { addDoctorCommand, addHealthCommand } from "./commands/doctor.ts";
 import { addKeysCommand } from "./commands/keys.ts";
 import { addLoginCommands } from "./commands/login.ts";
-import { addMcpCommand } from "./commands/mcp.ts";
 import { addStoreCommands } from "./commands/stores.ts";
 import { addTodoCommands } from "./commands/todos.ts";
 import { addTransferCommands } from "./commands/transfer.ts";
@@ -16,7 +14,6 @@ export function addOtherCommands(program: Command, process: CommandProcess): voi
   addDoctorCommand(program, process);
   program.commandsGroup("To-dos of a running service:");
   addTodoCommands(program, process);
-  addMcpCommand(program, process);
   addLoginCommands(program, process);
   program.commandsGroup("API keys and users:");
   addKeysCommand(program, process);

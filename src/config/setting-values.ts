@@ -1,5 +1,5 @@
 import { isIPv6 } from "node:net";
-import { parseDuration } from "../duration.ts";
+import { parseDuration } from "../validation.ts";
 import { readText } from "./text-file.ts";
 
 /** The variables of the process, by name. */

@@ -1,8 +1,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { type Awaitable, chain } from "../awaitable.ts";
-import { parseDuration } from "../duration.ts";
 import { type FieldError, ServiceError } from "../error.ts";
-import { isObject, ownProperty, textViolations, validationError } from "../validation.ts";
+import { isObject, ownProperty, parseDuration, textViolations, validationError } from "../validation.ts";
 import { type LookupClient, type Parent, parseScope, type Scope } from "./client.ts";
 import { hashToken, isMintedToken, mintToken, randomBase62 } from "./token.ts";
 

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { deviceName, MAX_LABEL_LENGTH } from "../device-name.ts";
-import { parseDuration } from "../duration.ts";
 import { ServiceError } from "../error.ts";
+import { parseDuration } from "../validation.ts";
 import type { Identity, Parent, Scope } from "./client.ts";
 import {
   findByToken,

@@ -1,10 +1,9 @@
 import { isUtf8 } from "node:buffer";
 import { parseScope } from "../credential/client.ts";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
-import { MAX_DURATION_MS, MAX_TIME_MS } from "../duration.ts";
 import { ServiceError } from "../error.ts";
 import { parseNewTodo, parsePatch, type Todo, type TodoId } from "../todo.ts";
-import { isObject } from "../validation.ts";
+import { isObject, MAX_DURATION_MS, MAX_TIME_MS } from "../validation.ts";
 import {
   InvalidFileError,
   type TaskOptions,

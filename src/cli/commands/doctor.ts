@@ -2,9 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeListenError, localUrl, resolveAddress } from "../../config/address.ts";
-import { type Config, type Flags, readConfig } from "../../config/config.ts";
-import { addServeOptions } from "../../config/settings.ts";
-import { errorMessage } from "../../error-message.ts";
+import { type Config, type Flags, readConfig, readSettings, readTls } from "../../config/config.ts";
+import { addServeOptions, SETTINGS, SettingOption } from "../../config/settings.ts";
+import { CommandError, UsageError } from "../../config/usage-error.ts";
+import { errorMessage, getErrno } from "../../error-message.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { validityError } from "../../http/listener/tls.ts";
 import { NOOP_LOG } from "../../http/observability/log.ts";
@@ -14,7 +15,6 @@ import { openCredentials } from "../../serve/credentials.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import { probeStore } from "../../storage/open.ts";
 import type { CommandProcess } from "../terminal/output.ts";
-import { fetchLocally } from "./health.ts";
 
 /** `warning`: the server works, but the operator should know. `failed`: the server would not start or not work. */
 type Outcome = readonly [status: "ok" | "warning" | "failed", text: string];
@@ -145,4 +145,49 @@ async function checkBackups(config: Config): Promise<Outcome> {
   const isTooOld = last > 0 && Date.now() - last > MAX_MISSED_BACKUPS * everyMs;
   const warnings = isTooOld ? ["it is too old; the log of the server has the reason", ...problems] : problems;
   return warnings.length > 0 ? ["warning", `${text}: ${warnings.join("; ")}`] : ["ok", text];
+}
+
+const TIMEOUT_MS = 3000;
+
+/** Adds `todo health`, for containers without curl. */
+export function addHealthCommand(program: Command, process: CommandProcess): void {
+  program
+    .command("health")
+    .description("Check whether the server on this machine responds. Exits with 0, or with 1 and the reason.")
+    .addOption(new SettingOption({ ...SETTINGS.address.host, description: "address to check" }))
+    .addOption(new SettingOption({ ...SETTINGS.address.port, description: "port to check" }))
+    .addOption(new SettingOption(SETTINGS.tls.cert))
+    .addOption(new SettingOption(SETTINGS.tls.key))
+    .option("--ready", "also check readiness: the store responds, and the server is not shutting down")
+    .action(async (flags: Flags) => {
+      const address = readSettings(SETTINGS.address, flags, process.env);
+      const tls = readTls(flags, process.env);
+      const { port } = address;
+      if (port.value === 0) {
+        throw new UsageError(
+          `port 0 means any free port: set ${port.source} to the port that the server listens on`,
+        );
+      }
+      const url = `${localUrl(address, tls)}/${flags.ready === true ? "readyz" : "livez"}`;
+      const failure = await probe(url);
+      if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);
+    });
+}
+
+/** Sends a GET request to a server on this machine. */
+export const fetchLocally = (url: string): Promise<Response> =>
+  fetch(url, {
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+    // The certificate is for the public name, not for this address. The request contains no secret.
+    tls: { rejectUnauthorized: false },
+  });
+
+/** Returns why the server is not healthy, or `undefined` if it is. */
+async function probe(url: string): Promise<string | undefined> {
+  try {
+    const response = await fetchLocally(url);
+    return response.ok ? undefined : `status ${response.status}: ${await response.text()}`;
+  } catch (error) {
+    return getErrno(error) === "ECONNREFUSED" ? "connection refused" : errorMessage(error);
+  }
 }

@@ -1,7 +1,8 @@
 import { hash, randomBytes } from "node:crypto";
 import { addAbortSignal } from "node:stream";
 import type { Command } from "commander";
-import type { Flags } from "../../config/config.ts";
+import { version } from "../../../package.json" with { type: "json" };
+import { type Flags, readService } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, SettingOption } from "../../config/settings.ts";
 import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
@@ -11,7 +12,13 @@ import { createMatcher } from "../../search.ts";
 import { decodeUtf8 } from "../../text.ts";
 import { parseNewTodo, parseTodoId, type TodoId } from "../../todo.ts";
 import { isBlank } from "../../validation.ts";
-import { type CommandContext, createApi, runOnService, toCommandError } from "../client-command.ts";
+import {
+  type CommandContext,
+  createApi,
+  describeError,
+  runOnService,
+  toCommandError,
+} from "../client-command.ts";
 import { interrupted } from "../command.ts";
 import {
   type CommandProcess,
@@ -26,7 +33,7 @@ const MIN_TITLE_COLUMNS = 10;
 /** Enough to outlast a restart of the service. */
 const RETRIES_OF_LINES = 8;
 
-/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `reopen`, `rm`, `watch`, `whoami`. */
+/** Adds the commands for the to-dos of a running service: `list`, `show`, `add`, `done`, `reopen`, `rm`, `watch`, `whoami`, `mcp`. */
 export function addTodoCommands(program: Command, process: CommandProcess): void {
   const add = (name: string, description: string): Command =>
     program
@@ -67,6 +74,13 @@ export function addTodoCommands(program: Command, process: CommandProcess): void
   add("whoami", "Print the name of the client that the token belongs to.").action((flags: Flags) =>
     runOnService(process, flags, whoami),
   );
+  program
+    .command("mcp")
+    .description(
+      "Offer the to-dos of a running service to an assistant, which starts this command (Model Context Protocol).",
+    )
+    .addOption(new SettingOption(CLIENT_SETTINGS.url))
+    .action((flags: Flags) => serveAssistant(process, flags));
 }
 
 async function list(context: CommandContext, text: string): Promise<void> {
@@ -241,6 +255,20 @@ async function watchOnce({ process, api, signal, printLine, isJson, service }: C
 async function whoami({ api, signal, printLine }: CommandContext): Promise<void> {
   const name = await api.whoami({ signal });
   printLine({ name }, () => escapeControls(name));
+}
+
+/** Serves an assistant over standard input and output. Loads the protocol only here, because it would slow down other commands. */
+async function serveAssistant(process: CommandProcess, flags: Flags): Promise<void> {
+  const service = readService(flags, process.env);
+  const { serveOverStdio } = await import("../../mcp/stdio.ts");
+  await serveOverStdio({
+    todos: createApi(service, {}),
+    describe: (error) => describeError(error, service),
+    version,
+    input: process.stdin,
+    output: process.stdout,
+    warn: (message) => printError(process, message),
+  });
 }
 
 /** Prints to-dos as a table, or another text if there are none. */

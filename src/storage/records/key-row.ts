@@ -1,6 +1,5 @@
 import { type Key, parentText, type StoredKey } from "../../credential/key.ts";
-import { MAX_TIME_MS } from "../../duration.ts";
-import { validationError } from "../../validation.ts";
+import { MAX_TIME_MS, validationError } from "../../validation.ts";
 
 /** A row of the table `keys`, the same in SQLite and PostgreSQL. */
 export interface KeyRow {

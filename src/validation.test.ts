@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { errorsOf } from "../test/validation-errors.ts";
-import { parseDuration } from "./duration.ts";
+import { parseDuration } from "./validation.ts";
 
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
