@@ -63,9 +63,10 @@ export interface KeyStore {
   /** Returns all keys, expired ones included, in order of creation. */
   list(): Awaitable<readonly Key[]>;
   /**
-   * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid at
-   * `createdAt`, or if a sibling (a key of the same kind and parent) with its name still is. Deletes siblings beyond
-   * 20 devices or 5 links, expired ones first and then the oldest, and all expired keys but the last 1,000, as `replace` does.
+   * Adds a key, which expires with its parent at the latest. Returns false and adds nothing if its parent is not valid, or if
+   * a sibling (a key of the same kind and parent) with its name still is. What has expired is decided at `createdAt` or by
+   * the clock of the store, whichever is earlier. Deletes siblings beyond 20 devices or 5 links, expired ones first and then
+   * the oldest, and all expired keys but the last 1,000, as `replace` does.
    */
   insert(key: StoredKey, ended?: EndedKeys): Awaitable<boolean>;
   /**

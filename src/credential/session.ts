@@ -150,7 +150,6 @@ export async function findLink(keys: KeyStore, code: string, storedEntry: Stored
   if (link?.kind !== "link" || link.parent === undefined || isExpired(link, now)) return undefined;
   const all = await keys.list();
   const maker = link.parent.kind === "key" ? findValid(all, link.parent.id, now) : undefined;
-  if (link.parent.kind === "key" && maker === undefined) return undefined;
   // The browser that uses the link of another browser has the same parent.
   const parent = maker?.parent ?? link.parent;
   if (!isCurrent(parent, storedEntry)) return undefined;
