@@ -1,7 +1,7 @@
 import type { Awaitable } from "../awaitable.ts";
 import type { ServiceError } from "../error.ts";
+import { withTimeout } from "./failure.ts";
 import { storeUnavailable } from "./store.ts";
-import { withTimeout } from "./timeout.ts";
 
 /** A write fails after this time. It may still be stored. */
 const ANSWER_SECONDS = 15;
@@ -133,5 +133,36 @@ export class WriteQueue<Batch> {
     const isLate = ({ failsAt }: Write<Batch>): boolean => failsAt <= seconds;
     for (const write of [...this.#joined, ...this.#waiting]) if (isLate(write)) write.fail(tooLate());
     this.#waiting = this.#waiting.filter((write) => !isLate(write));
+  }
+}
+
+/** Remembers whether the last write of a store failed. Only then, it checks whether writes succeed again. */
+export class WriteHealth {
+  readonly #check: () => Promise<void>;
+  #hasFailed = false;
+  #checking: Promise<void> | undefined;
+
+  /** @param check rejects with `store_unavailable` while writes fail */
+  constructor(check: () => Promise<void>) {
+    this.#check = check;
+  }
+
+  failed(): void {
+    this.#hasFailed = true;
+  }
+
+  succeeded(): void {
+    this.#hasFailed = false;
+  }
+
+  /** Returns undefined if the last write succeeded. Calls during a check share its result. */
+  run(): Promise<void> | undefined {
+    if (!this.#hasFailed) return undefined;
+    this.#checking ??= this.#check()
+      .then(() => this.succeeded())
+      .finally(() => {
+        this.#checking = undefined;
+      });
+    return this.#checking;
   }
 }

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { MAX_TODO_ID, type TodoId } from "../../todo.ts";
 import type { RemovedRecords } from "../records/idempotency.ts";
-import { KeyTable } from "../records/key-table.ts";
-import { ServedKeys } from "../records/served-keys.ts";
+import { KeyTable, ServedKeys } from "../records/keys.ts";
 import { LocalStore, TodoState } from "../state.ts";
 import { DEFAULTS, type Store, type StoreOptions } from "../store.ts";
 import { insert, remove, setDone } from "../writes.ts";

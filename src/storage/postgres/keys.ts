@@ -2,7 +2,7 @@ import type { SQL } from "bun";
 import type { StoredKey } from "../../credential/key.ts";
 import { decide, type KeyChange } from "../../credential/key-rules.ts";
 import { type KeyRow, toStoredKey, toValues } from "../records/key-row.ts";
-import { type KeySource, ServedKeys } from "../records/served-keys.ts";
+import { type KeySource, ServedKeys } from "../records/keys.ts";
 import { type KeyStoreHandle, PRIMARY_DEFAULTS } from "../store.ts";
 import { openPrimary, type Primary } from "./primary.ts";
 import { ensureSchema } from "./schema.ts";

@@ -1,9 +1,8 @@
 import { SQL } from "bun";
 import { ServiceError } from "../../error.ts";
 import { errorMessage } from "../../error-message.ts";
-import { failureOf, isTemporary } from "../failure.ts";
+import { failureOf, isTemporary, TimeoutError, withTimeout } from "../failure.ts";
 import { PRIMARY_DEFAULTS, type PrimaryOptions, StoreUnavailableError, storeUnavailable } from "../store.ts";
-import { TimeoutError, withTimeout } from "../timeout.ts";
 
 const CHANNEL = "todo_service";
 

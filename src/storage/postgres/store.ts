@@ -1,7 +1,8 @@
 import type { SQL } from "bun";
 import type { ListQuery, Position, TodoEvent, TodoId, TodoJson, TodoList, Written } from "../../todo.ts";
+import { TimeoutError } from "../failure.ts";
 import { sha256 } from "../records/idempotency.ts";
-import { ServedKeys } from "../records/served-keys.ts";
+import { ServedKeys } from "../records/keys.ts";
 import { TodoState } from "../state.ts";
 import {
   DEFAULTS,
@@ -12,9 +13,7 @@ import {
   storeUnavailable,
 } from "../store.ts";
 import { Table } from "../table/table.ts";
-import { TimeoutError } from "../timeout.ts";
-import { WriteHealth } from "../write-health.ts";
-import { WriteQueue } from "../write-queue.ts";
+import { WriteHealth, WriteQueue } from "../write-queue.ts";
 import { Batch, type Outcomes } from "./batch.ts";
 import { PostgresKeys } from "./keys.ts";
 import { openPrimary, type Primary, type Value } from "./primary.ts";

@@ -2,12 +2,10 @@ import { Database } from "bun:sqlite";
 import { afterEach, describe, expect, spyOn, test } from "bun:test";
 import { createHash } from "node:crypto";
 import {
-  closeSync,
   copyFileSync,
   existsSync,
   globSync,
   mkdirSync,
-  openSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -15,7 +13,6 @@ import {
   symlinkSync,
   truncateSync,
   writeFileSync,
-  writeSync,
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { errorOf, refusalOf } from "../../../test/rejection.ts";
@@ -103,7 +100,7 @@ async function rescued(store: Store): Promise<string> {
 
 const rescueFiles = (path: string): string[] => globSync(`${path}.rescue-*.ndjson`);
 
-/** Overwrites a file in place, as `cat` does. */
+/** Overwrites a file as `cat` does, which truncates it first. */
 const overwrite = (file: string, bytes: Uint8Array): void => writeFileSync(file, bytes);
 
 function runSql(path: string, ...statements: readonly string[]): void {
@@ -523,6 +520,8 @@ describe("FileWatch", () => {
     return { path, database, files, write, [Symbol.dispose]: () => lock[Symbol.dispose]() };
   }
 
+  const overwriteInPlace = (file: string, bytes: Uint8Array): void =>
+    writeFileSync(file, bytes, { flag: "r+" });
   const wholeWal = (path: string): Buffer => readFileSync(`${path}-wal`);
 
   test.each<[what: string, change: (wal: Buffer) => void]>([
@@ -536,9 +535,7 @@ describe("FileWatch", () => {
     expect(files.hasAllTransactions()).toBe(true);
     const wal = wholeWal(path);
     change(wal);
-    const file = openSync(`${path}-wal`, "r+");
-    writeSync(file, wal);
-    closeSync(file);
+    overwriteInPlace(`${path}-wal`, wal);
     write();
     expect(files.areUnchanged() && files.hasAllTransactions()).toBe(false);
     // Until the store was read back.
@@ -558,9 +555,7 @@ describe("FileWatch", () => {
       old.length,
       true,
     ]);
-    const file = openSync(`${path}-wal`, "r+");
-    writeSync(file, old);
-    closeSync(file);
+    overwriteInPlace(`${path}-wal`, old);
     write();
     expect(files.areUnchanged() && files.hasAllTransactions()).toBe(false);
   });

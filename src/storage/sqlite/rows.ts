@@ -130,7 +130,7 @@ function toIntact([id, json, crc]: readonly unknown[]): TodoRow | undefined {
 const hasId = (json: string, id: TodoId): boolean =>
   id > Number.MAX_SAFE_INTEGER
     ? json.startsWith(`{"id":${id},`)
-    : Number.parseInt(json.slice(ID_AT)) === Number(id);
+    : Number.parseInt(json.slice(ID_AT), 10) === Number(id);
 
 const ID_AT = '{"id":'.length;
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, jest, test } from "bun:test";
 import type { KeyChange } from "../../credential/key-rules.ts";
-import { ServedKeys } from "./served-keys.ts";
+import { ServedKeys } from "./keys.ts";
 
 const MINUTE = 60_000;
 
