@@ -1,21 +1,30 @@
 import { describe, expect, test } from "bun:test";
-import { as, basic } from "../../../test/credentials.ts";
+import { callRoute } from "../../../test/call-route.ts";
+import { as, basic, mint } from "../../../test/credentials.ts";
+import { hurry } from "../../../test/hurry.ts";
+import { capturingLog } from "../../../test/log.ts";
 import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { pathIn, startService } from "../../../test/service.ts";
-import { mintToken } from "../../credential/token.ts";
+import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
+import { createClientLookup } from "../../credential/client.ts";
+import { createKeyLookup } from "../../credential/key.ts";
+import { hashToken, mintToken } from "../../credential/token.ts";
+import { type CheckUser, createFixedUserCheck } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
-import type { ServiceOptions } from "../service.ts";
+import { openMemory } from "../../storage/memory/store.ts";
+import { createService } from "../service.ts";
 
-const TOKEN = "s3cret/token+~.==";
-const PASSWORD = "s3cret: pässword~~??>";
-const PAIR = basic("admin", PASSWORD);
+const [TOKEN, NAME] = ["s3cret/token+~.==", "Zoë 😀"];
+const WITH_TOKEN = as(`Bearer ${TOKEN}`);
+const lookupClient = createClientLookup([{ client: { name: NAME }, tokenHash: hashToken(TOKEN) }]);
 
-const credentials: ServiceOptions["credentials"] = {
-  lookupClient: (token) => (token === TOKEN ? { name: "alice" } : undefined),
-  checkUser: (user, password) => user === "admin" && password === PASSWORD,
-};
+const [USER, PASSWORD] = ["admin", "s3cret: pässword~~??>"];
+const asUser = (user: string, password: string) => as(basic(user, password));
+const AUTHORIZED = asUser(USER, PASSWORD);
+const checkUser = createFixedUserCheck(USER, PASSWORD);
+const credentials = { lookupClient, checkUser };
 
 /** What a guarded path does with valid credentials. */
 interface Surface {
@@ -39,15 +48,15 @@ const BASIC = 'Basic realm="todo admin", charset="UTF-8"';
 const SURFACES: readonly Surface[] = [
   {
     path: "/api/whoami",
-    authorization: `Bearer ${TOKEN}`,
-    shown: "alice",
+    authorization: WITH_TOKEN.headers.Authorization,
+    shown: NAME,
     challenge: BEARER,
     invalid: `${BEARER}, error="invalid_token"`,
     root: ["/api/whoami", "200"],
   },
   {
     path: "/admin/",
-    authorization: PAIR,
+    authorization: AUTHORIZED.headers.Authorization,
     shown: "Hello, admin!",
     challenge: BASIC,
     invalid: BASIC,
@@ -56,7 +65,7 @@ const SURFACES: readonly Surface[] = [
 ];
 
 describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, challenge, invalid, root }) => {
-  const AUTHORIZED = as(authorization);
+  const RIGHT = as(authorization);
   const header = `Authorization: ${authorization}`;
 
   test.each<[what: string, expected: string, headers: readonly string[]]>([
@@ -93,9 +102,10 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
         const refused = await service.send(method, one);
         expect([method, one, refused.status]).toEqual([method, one, 401]);
         expect(refused.headers.get("www-authenticate")).toBe(challenge);
-        const allowed = await service.send(method, one, AUTHORIZED);
+        const allowed = await service.send(method, one, RIGHT);
         expect([method, one, (await statusAndCode(allowed)).join(" ")]).toEqual([method, one, expected]);
         for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
+        if (method === "GET" && allowed.status === 200) expect(await allowed.text()).toBe(shown);
         if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
         expect(pathIn(allowed.headers.get("location"), allowed)).toBe(allowed.status === 308 ? path : null);
       }
@@ -125,7 +135,7 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
   ])("responds with 503 without details, never with 401, if the check %s", async (_what, fail) => {
     await using service = startService({ credentials: { lookupClient: fail, checkUser: fail } });
     for (const one of [path, root[0], `${root[0]}/x`]) {
-      const response = await service.send("GET", one, AUTHORIZED);
+      const response = await service.send("GET", one, RIGHT);
       expect(response.headers.get("retry-after")).toBe("5");
       expect(response.headers.get("www-authenticate")).toBeNull();
       expect(response.headers.get("cache-control")).toBe("no-store");
@@ -136,7 +146,7 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
 
   test("rejects all credentials if nothing is configured", async () => {
     await using service = startService();
-    for (const init of [AUTHORIZED, as(basic("", "")), {}])
+    for (const init of [RIGHT, as(basic("", "")), {}])
       expect(await service.outcome(`GET ${path}`, init)).toBe("401 unauthorized");
   });
 });
@@ -176,3 +186,257 @@ test.each<[surface: string, path: string, reason: string | undefined, authorizat
     for (const secret of ["s3cret", encoded, "todo_"]) expect(service.logText()).not.toContain(secret);
   },
 );
+
+test("GET /admin/ passes the user name and the password to a check function, which may return a promise", async () => {
+  const calls: unknown[][] = [];
+  const users = new Map([
+    ["ann", "1:2"],
+    ["", "nobody"],
+    ["bob", ""],
+  ]);
+  const checkUser: CheckUser = (...call) => {
+    calls.push(call.slice(0, 2));
+    const isCorrect = users.get(call[0]) === call[1];
+    return calls.length % 2 === 0 ? isCorrect : Promise.resolve(isCorrect);
+  };
+  await using service = startService({ credentials: { checkUser } });
+  const given = [...users, ...users].flatMap(([user, right]) =>
+    [right, `${right}x`].map((one) => [user, one] as const),
+  );
+  for (const [user, password] of given) {
+    const response = await service.send("GET", "/admin/", asUser(user, password));
+    const isCorrect = users.get(user) === password;
+    expect(await (isCorrect ? response.text() : response.status)).toBe(isCorrect ? `Hello, ${user}!` : 401);
+  }
+  expect(calls).toEqual(given.map((pair) => [...pair]));
+});
+
+test("GET /admin/ sends the configured realm as a quoted string", async () => {
+  await using service = startService({ access: { realm: 'the "inner" \\ circle' } });
+  const { headers } = await service.send("GET", "/admin/");
+  expect(headers.get("www-authenticate")).toBe('Basic realm="the \\"inner\\" \\\\ circle", charset="UTF-8"');
+});
+
+test.each(["1", '"true"', "{}", "[]"])(
+  "the check of a password rejects the password if it returns %s instead of true",
+  async (result) => {
+    await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
+    expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
+  },
+);
+
+test("the check of a password receives the client's network", async () => {
+  const networks: unknown[] = [];
+  const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
+  const service = createService({
+    store: openMemory(),
+    credentials: { checkUser },
+    access: { allowBasicOverHttp: true },
+  });
+  for (const address of ["2001:db8::1", "192.0.2.7"])
+    await callRoute(service, "/admin/", { address, ...AUTHORIZED });
+  expect(networks).toEqual(["2001:db8:0:0::/64", "192.0.2.7"]);
+});
+
+test("Basic over plain HTTP is rejected off loopback, and on loopback behind a proxy", async () => {
+  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  for (const from of [
+    { address: "10.0.0.5" },
+    { address: undefined },
+    { address: "127.0.0.1", proxied: { "X-Forwarded-For": "127.0.0.1" } },
+  ])
+    for (const path of ["/admin", "/admin/", "/admin/*"])
+      for (const sent of [{}, AUTHORIZED.headers, asUser(USER, "wrong").headers]) {
+        const response = await callRoute(service, path, { ...from, headers: { ...sent, ...from.proxied } });
+        for (const name of ["www-authenticate", "location"]) expect(response.headers.has(name)).toBe(false);
+        expect(response.headers.get("cache-control")).toBe("no-store");
+        expect([from, ...(await statusAndCode(response))]).toEqual([from, 403, "https_required"]);
+      }
+});
+
+test.each([false, true])(
+  "Basic over plain HTTP is rejected with a page that asks for HTTPS if a browser opens a URL, in private mode: %p",
+  async (privateMode) => {
+    const service = createService({
+      store: openMemory(),
+      credentials: { checkUser },
+      access: { privateMode },
+    });
+    for (const authorization of [{}, AUTHORIZED.headers]) {
+      const from = { address: "192.0.2.1", headers: { ...authorization, Accept: "text/html,*/*;q=0.8" } };
+      const response = await callRoute(service, "/admin/", from);
+      const names = ["content-type", "cache-control", "www-authenticate"];
+      const shown = names.map((name) => response.headers.get(name));
+      expect([response.status, ...shown]).toEqual([403, "text/html; charset=utf-8", "no-store", null]);
+      expect(await response.text()).toContain("<h1>Open this page with HTTPS</h1>");
+      if (!privateMode) continue;
+      const list = await callRoute(service, "/api/todos", from);
+      expect(await statusAndCode(list)).toEqual([403, "https_required"]);
+    }
+  },
+);
+
+test("Basic over plain HTTP is accepted from any address if allowBasicOverHttp is true", async () => {
+  const service = createService({
+    store: openMemory(),
+    credentials: { checkUser },
+    access: { allowBasicOverHttp: true },
+  });
+  for (const address of ["127.0.0.1", "10.0.0.5", "2001:db8::1", undefined]) {
+    const headers = { ...AUTHORIZED.headers, "X-Forwarded-For": "10.0.0.5" };
+    const response = await callRoute(service, "/admin/", { address, headers });
+    expect(await response.text()).toBe("Hello, admin!");
+    expect((await callRoute(service, "/admin/", { address })).status).toBe(401);
+  }
+});
+
+test("the login throttle checks 100 wrong passwords in a row, then rejects only that user from that address", async () => {
+  await using service = startService({ credentials: { checkUser }, monotonicNow: () => 0 });
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
+    expect((await service.send("GET", path, asUser(USER, `wrong ${attempt}`))).status).toBe(401);
+  }
+  for (const [method, path] of [
+    ["GET", "/admin/"],
+    ["GET", "/admin"],
+    ["POST", "/admin/"],
+    ["GET", "/admin/x"],
+  ] as const) {
+    const response = await service.send(method, path, AUTHORIZED);
+    const names = ["retry-after", "www-authenticate", "cache-control"];
+    expect(names.map((name) => response.headers.get(name))).toEqual(["900", null, "no-store"]);
+    expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
+  }
+  expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
+  expect((await service.send("GET", "/admin/")).status).toBe(401);
+});
+
+test("the login throttle neither checks nor counts missing and malformed credentials", async () => {
+  let checks = 0;
+  const counted: CheckUser = (user, password) => ++checks > 0 && checkUser(user, password);
+  await using service = startService({ credentials: { checkUser: counted }, access: { basicFailures: 1 } });
+  for (const init of [{}, as("Basic"), as("Basic !"), as("Bearer x")])
+    for (let attempt = 0; attempt < 3; attempt++)
+      expect((await service.send("GET", "/admin/", init)).status).toBe(401);
+  expect(checks).toBe(0);
+  expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(200);
+});
+
+test("the login throttle delays rejections of different users too", async () => {
+  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  using _ = hurry();
+  const started = Date.now();
+  const tries = Array.from({ length: 100 }, (_, index) =>
+    callRoute(service, "/admin/", asUser(`user ${index}`, "wrong")),
+  );
+  for (const { status } of await Promise.all(tries)) expect(status).toBe(401);
+  expect(Date.now() - started).toBe(200);
+});
+
+test("the log has lines for passwords over plain HTTP and for throttled passwords", async () => {
+  const { log, lines } = capturingLog();
+  const service = createService({
+    store: openMemory(),
+    credentials: { checkUser },
+    log,
+    access: { basicFailures: 1 },
+  });
+  await callRoute(service, "/admin/", { address: "10.0.0.5", ...AUTHORIZED });
+  await callRoute(service, "/admin/", { address: "10.0.0.5" });
+  for (const _ of [1, 2]) await callRoute(service, "/admin/", asUser(USER, "wrong"));
+  expect(lines.map(({ fields }) => [fields.reason, fields.address])).toEqual([
+    ["in clear", "10.0.0.5"],
+    ["wrong", "127.0.0.1"],
+    ["throttled", "127.0.0.1"],
+  ]);
+});
+
+test("GET /api/whoami responds with 401, never with 429, after any number of rejections", async () => {
+  await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
+  for (let attempt = 0; attempt < 10; attempt++)
+    expect(await service.outcome("GET /api/whoami", as("Bearer unknown"))).toBe("401 unauthorized");
+  expect((await service.send("GET", "/api/whoami", WITH_TOKEN)).status).toBe(200);
+});
+
+test("the lookup of a token may be asynchronous", async () => {
+  const waiting: (() => void)[] = [];
+  const lookupClient = async (token: string) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (waiting.push(resolve) === 20) for (const end of waiting.toReversed()) end();
+    await promise;
+    return token.endsWith("7") ? undefined : { name: `client of ${token}` };
+  };
+  await using service = startService({ credentials: { lookupClient } });
+  const answers = Array.from({ length: 20 }, async (_, index) => {
+    const response = await service.send("GET", "/api/whoami", as(`Bearer token-${index}`));
+    return response.status === 200 ? response.text() : response.status;
+  });
+  expect(await Promise.all(answers)).toEqual(
+    answers.map((_, index) => (index % 10 === 7 ? 401 : `client of token-${index}`)),
+  );
+});
+
+test("the lookup of a token receives only the token, and is not called without one", async () => {
+  const calls: unknown[][] = [];
+  const lookupClient = (...call: unknown[]) => void calls.push(call);
+  await using service = startService({ credentials: { lookupClient } });
+  await service.send("GET", "/api/whoami");
+  for (const header of ["Bearer", "Bearer a b", "Basic eDp5", "Bearer a,b", "bearer  x=y"])
+    await service.send("GET", "/api/whoami", as(header));
+  expect(calls).toEqual([["x=y"]]);
+});
+
+test("a lookup may return a promise of another library", async () => {
+  const thenable = FOREIGN_THENABLES["an object with then and a client's name"];
+  if (thenable === undefined) throw new Error("there is no such promise");
+  for (const [settle, expected] of [
+    [async () => null, "401 unauthorized"],
+    [async () => ({}), "401 unauthorized"],
+    [() => Promise.reject(new Error("s3cret")), "503 credentials_unavailable"],
+    [async () => ({ name: "alice" }), "200"],
+  ] as const) {
+    const lookupClient = Object.assign(() => thenable(settle));
+    await using service = startService({ credentials: { lookupClient } });
+    expect(await service.outcome("GET /api/whoami", WITH_TOKEN)).toBe(expected);
+  }
+});
+
+test("the bearer guard returns no promise if the lookup returns none, as for a key of a synchronous store", async () => {
+  const { keys } = openMemory();
+  const { token } = await mint(keys, "ci", { now: 0 });
+  for (const [lookup, sent, status] of [
+    [lookupClient, TOKEN, 200],
+    [lookupClient, "unknown", 401],
+    [createKeyLookup(keys, () => 0), token, 200],
+  ] as const) {
+    const service = createService({ store: openMemory(), credentials: { lookupClient: lookup } });
+    const response = callRoute(service, "/api/whoami", as(`Bearer ${sent}`));
+    expect(response).toBeInstanceOf(Response);
+    if (!(response instanceof Response)) continue;
+    expect([response.status, response.headers.get("cache-control")]).toEqual([status, "no-store"]);
+  }
+});
+
+test("the log of rejected tokens has one line per network and reason, and a summary that counts the rest", async () => {
+  await using service = startService({
+    credentials: { lookupClient },
+    network: { trustedProxies: ["127.0.0.1"] },
+  });
+  for (const [token, address] of [
+    ["x", "192.0.2.7"],
+    ["x x", "192.0.2.7"],
+    ["x", "2001:db8::1"],
+    ["x", "2001:db8::2"],
+  ] as const)
+    for (const _ of [1, 2])
+      await service.send("GET", "/api/whoami", as(`Bearer ${token}`, { "X-Forwarded-For": address }));
+  service.close();
+  expect(service.lines.map(({ fields }) => [fields.reason, fields.address, fields.times])).toEqual([
+    ["unknown", "192.0.2.7", undefined],
+    ["malformed", "192.0.2.7", undefined],
+    ["unknown", "2001:db8::1", undefined],
+    ["unknown", "192.0.2.7", 1],
+    ["malformed", "192.0.2.7", 1],
+    ["unknown", "2001:db8::2", 3],
+  ]);
+});
