@@ -298,25 +298,6 @@ test("an unfinished body is rejected only in the network that has most of them",
   }
 });
 
-test.each([
-  ["with a declared length", { "content-length": "13" }, 0],
-  ["without a declared length", {}, 10],
-])(
-  "an unfinished body %s is rejected when all of them may use too much memory",
-  async (_what, headers, rejections) => {
-    await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS } });
-    const fitting = Math.floor(MAX_UNFINISHED_BYTES / (MAX_REQUEST_BYTES + 4096));
-    const all = Array.from({ length: fitting + 10 }, () =>
-      begin(server.session, { ...POST_TODO, ...headers }),
-    );
-    const rejected = await Promise.all(all.slice(0, rejections).map(({ answer }) => answer));
-    for (const { status } of rejected) expect(status).toBe(503);
-    for (const { finish } of all.slice(rejections)) finish();
-    const accepted = await Promise.all(all.slice(rejections).map(({ answer }) => answer));
-    for (const { status } of accepted) expect(status).toBe(201);
-  },
-);
-
 test("an unfinished body is rejected until the others fit into the memory, whatever their sizes", async () => {
   await using server = serveTls({ limits: { bodyTimeoutMs: NEVER_MS } });
   const small = Array.from({ length: 50 }, () =>

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
+import { readOn, startReading, storeOf } from "../../../test/long-list.ts";
 import { openSocket, request } from "../../../test/raw-http.ts";
 import { startService, startTls } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
@@ -115,6 +116,15 @@ test.concurrent.each([
   },
   60_000,
 );
+
+test.concurrent("a long list is complete although its client does not read for longer than the idle timeout", async () => {
+  const count = 30_000;
+  await using service = startService({ store: await storeOf(count) });
+  const socket = await startReading(service.port);
+  await Bun.sleep(SLOW_MS);
+  const { json } = await readOn(socket);
+  expect(JSON.parse(json)).toHaveLength(count);
+}, 60_000);
 
 /** Opens a connection and sends some bytes, then a few each second. Returns the milliseconds until the server closes it. */
 async function closedAfter(open: () => Promise<Socket>, first: string, dripped: string): Promise<number> {
