@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { callRoute } from "../../../test/call-route.ts";
 import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
-import { capturingLog } from "../../../test/log.ts";
 import { AS_ANN, startPrivate } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
 import { until } from "../../../test/until.ts";
@@ -22,11 +21,9 @@ function start(credentials: ServiceOptions["credentials"] = {}, list?: KeyStore[
     checks++;
     return list === undefined ? store.keys.list() : list();
   };
-  const { log, lines, text } = capturingLog();
   const service = startPrivate(store, {
     now: () => clock.now,
     monotonicNow: () => clock.monotonic,
-    log,
     credentials: { keys: keysWith({ list: countedList }, store.keys), ...credentials },
     limits: { heartbeatMs: 10 },
   });
@@ -42,19 +39,12 @@ function start(credentials: ServiceOptions["credentials"] = {}, list?: KeyStore[
     subscribe: (authorization: string) => follow(service.url, as(authorization)),
     checks: () => checks,
     nextCheck,
-    lines,
-    text,
   };
 }
 
 test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number }) => unknown]>([
   ["is revoked", (keys, id) => keys.delete(id)],
-  [
-    "expires",
-    (_keys, _id, clock) => {
-      clock.now += 2 * MINUTE;
-    },
-  ],
+  ["expires", (_keys, _id, clock) => Object.assign(clock, { now: clock.now + 2 * MINUTE })],
   ["is rotated without an overlap", (keys, id, clock) => rotateKey(keys, id, 0, clock.now)],
 ])("the event streams of an API key end when it %s, and other streams continue", async (_what, act) => {
   await using service = start();
@@ -77,7 +67,7 @@ test.each<[what: string, act: (keys: KeyStore, id: string, clock: { now: number 
       { client: phone.key.name, key: phone.key.id, reason: "credential no longer valid" },
     ]),
   );
-  expect(service.text()).not.toContain(phone.token);
+  expect(service.logText()).not.toContain(phone.token);
 });
 
 test("one query at a time covers the API keys of all subscribers", async () => {
@@ -120,7 +110,7 @@ test("the event streams of a user end when the stored entry changes, also while 
 
 test("a connection stays open for the Keep-Alive timeout after a revocation, but not in a shutdown", async () => {
   /** Returns the idle timeouts of the request until its stream ends. */
-  const idleTimeouts = async (end: (revoke: () => void, close: () => void) => void): Promise<number[]> => {
+  const idleTimeouts = async (isClosed: boolean): Promise<number[]> => {
     let isRevoked = false;
     const service = createService({
       store: openMemory(),
@@ -131,29 +121,25 @@ test("a connection stays open for the Keep-Alive timeout after a revocation, but
     const timeouts: number[] = [];
     const onTimeout = (seconds: number) => timeouts.push(seconds);
     const response = await callRoute(service, "/api/events", { ...as("Bearer x"), onTimeout });
-    end(
-      () => {
-        isRevoked = true;
-      },
-      () => service.close(),
-    );
+    if (isClosed) service.close();
+    else isRevoked = true;
     await response.text();
     service.close();
     return timeouts;
   };
-  expect(await idleTimeouts((revoke) => revoke())).toEqual([120, 10]);
-  expect(await idleTimeouts((_revoke, close) => close())).toEqual([120, 1]);
+  expect([await idleTimeouts(false), await idleTimeouts(true)]).toEqual([
+    [120, 10],
+    [120, 1],
+  ]);
 });
+
+const broken = () => {
+  throw new Error("broken");
+};
 
 test.each<[what: string, check: () => boolean, errors: number]>([
   ["says that the token is revoked", () => true, 0],
-  [
-    "throws",
-    () => {
-      throw new Error("broken");
-    },
-    1,
-  ],
+  ["throws", broken, 1],
 ])("the event stream of a client ends when its revocation check %s", async (_what, check, errors) => {
   let isRevoked = () => false;
   await using service = start({ lookupClient: () => ({ name: "ci", isRevoked: () => isRevoked() }) });

@@ -70,6 +70,7 @@ const options: Partial<ServiceOptions> = {
   access: { basicFailures: 1 },
 };
 const todo = "/api/todos/:id";
+const refusedWrite = { ...ofStore("setDone", "unavailable"), todo_store_writable: -1 };
 const proxied = { headers: { "X-Forwarded-For": "192.0.2.1" } };
 const admin = basic("admin", "secret");
 const inClear = as(admin, proxied.headers);
@@ -85,13 +86,7 @@ const cases: [line: string, init: RequestInit, route: string, status: number, mo
   ["GET /api/todos/x", {}, todo, 400],
   ["PUT /api/todos/1", {}, todo, 405],
   ["PROPFIND /api/todos/1", {}, todo, 405],
-  [
-    "PATCH /api/todos/1",
-    json({ done: true }),
-    todo,
-    503,
-    { ...ofStore("setDone", "unavailable"), todo_store_writable: -1 },
-  ],
+  ["PATCH /api/todos/1", json({ done: true }), todo, 503, refusedWrite],
   ["DELETE /api/todos/1", {}, todo, 503, ofStore("delete", "unavailable")],
   ["GET /readyz", {}, "/readyz", 500, ofStore("position", "error")],
   ["GET /some/where", {}, "/*", 404],
