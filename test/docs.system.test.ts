@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { globSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SQL } from "bun";
 import type { Browser } from "playwright-core";
-import { buildDebianPackage } from "../release/debian.ts";
+import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
-import { run } from "./command.ts";
-import { readPage, readPages, runPage } from "./docs.ts";
+import { run, runTodo, succeed } from "./command.ts";
+import { commandsOf, readPage, readPages, runPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
@@ -22,6 +22,7 @@ const README = "README.md";
 const HTTP_API = "docs/reference/http-api.md";
 const LIVE_PAGE = "docs/how-to/connect-a-web-app.md";
 const POSTGRES = "docs/how-to/postgresql.md";
+/** release/debian.system.test.ts runs its commands for the package. */
 const SERVER = "docs/tutorials/server-with-https.md";
 
 const others = readPages()
@@ -82,92 +83,40 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
   });
 });
 
-/** Stand-ins for systemd, the system's users and ssh: plain processes of this user, with all files below $SERVER_ROOT. */
-const ONE_MACHINE = `
-mkdir -p "$SERVER_ROOT"/{etc/caddy,etc/prometheus,root,run}
-PATH="$SERVER_ROOT/usr/bin:$PATH"
-export CURL_CA_BUNDLE="$SERVER_ROOT/caddy/caddy/pki/authorities/local/root.crt"
-export NODE_EXTRA_CA_CERTS="$CURL_CA_BUNDLE"
-npm() { [ "$*" = "run release -- --platforms linux-x64" ]; }
-scp() { mv "$SERVER_ROOT"/todo-service_*.deb "$SERVER_ROOT/root/" && cd "$SERVER_ROOT/root"; }
-apt() {
-  [ "$1" = install ] || return 0
-  dpkg-deb --extract "\${!#}" "$SERVER_ROOT"
-  # The command of the package is that of a whole system.
-  printf '%s\\n' '#!/bin/sh' 'set -a' ". '$SERVER_ROOT/etc/todo-service/environment'" \\
-    "exec '$SERVER_ROOT/usr/lib/todo-service/todo' \\"\\$@\\"" >"$SERVER_ROOT/usr/bin/todo"
-  mkdir -p "$SERVER_ROOT/var/lib/todo-service/backups"
-  : >"$SERVER_ROOT/var/lib/todo-service/users"
-  sed -i "s#/var/#$SERVER_ROOT/var/#" "$SERVER_ROOT/etc/todo-service/environment"
-}
-end() {
-  local group
-  [ -e "$1" ] || return 0
-  group=$(cat "$1")
-  kill -TERM -- "-$group" 2>/dev/null || true
-  wait "$group" 2>/dev/null || true
-  rm "$1"
-}
-start() {
-  local name=$1
-  shift
-  end "$SERVER_ROOT/run/$name"
-  "$@" >"$SERVER_ROOT/$name.log" 2>&1 </dev/null &
-  echo "$!" >"$SERVER_ROOT/run/$name"
-}
-systemctl() {
-  case "$*" in
-  "enable --now todo-service")
-    start todo-service env $(grep -v '^#' "$SERVER_ROOT/etc/todo-service/environment") \\
-      $(sed -n "s#/usr/lib#$SERVER_ROOT&#; s/^ExecStart=//p" "$SERVER_ROOT/lib/systemd/system/todo-service.service")
-    ;;
-  "reload caddy")
-    printf '{\\nadmin off\\nskip_install_trust\\nauto_https disable_redirects\\n}\\n' |
-      cat - "$SERVER_ROOT/etc/caddy/Caddyfile" >"$SERVER_ROOT/Caddyfile"
-    start caddy env XDG_DATA_HOME="$SERVER_ROOT/caddy" XDG_CONFIG_HOME="$SERVER_ROOT/caddy" \\
-      caddy run --adapter caddyfile --config "$SERVER_ROOT/Caddyfile"
-    until command curl -s -o /dev/null "https://$SITE/livez"; do
-      kill -0 "$(cat "$SERVER_ROOT/run/caddy")" || { cat "$SERVER_ROOT/caddy.log" >&2; return 1; }
-      sleep 0.1
-    done
-    ;;
-  "restart prometheus prometheus-alertmanager")
-    start prometheus prometheus --config.file="$SERVER_ROOT/etc/prometheus/prometheus.yml" \\
-      --storage.tsdb.path="$SERVER_ROOT/prometheus" --web.listen-address=127.0.0.1:9090
-    ;;
-  *) echo "systemctl $*: this test does not know it" >&2; return 1 ;;
-  esac
-}
-trap 'for each in "$SERVER_ROOT"/run/*; do end "$each"; done' EXIT
-`;
+const folder = temporaryFolder();
 
-const whyNotRoot = process.getuid?.() === 0 ? undefined : "only root can install a Debian package";
-const whyNoMachine =
-  whyNotRoot ??
-  whyMissing("dpkg") ??
-  whyMissing("curl") ??
-  whyMissing("caddy") ??
-  whyMissing("promtool") ??
-  whyMissing("openssl");
+/** Returns the file that a block of the tutorial writes or extends, with this address instead of its own. */
+const fileIn = (name: string, site: string): string =>
+  /<<'END'\n(.*\n)END\n/s.exec(commandsOf(SERVER, name))?.[1]?.replaceAll("todo.example.com", site) ?? "";
 
-const root = temporaryFolder();
-
-test.skipIf(skipFor(whyNoMachine))("the tutorial leads from an empty server to HTTPS", async () => {
-  const executable = join(root, "executable");
-  await using build = run(["npm", "run", "build:executable", "--", `--outfile=${executable}`]);
-  expect([await build.exited, build.stderr()]).toEqual([0, expect.any(String)]);
-  const architecture = process.arch === "arm64" ? "arm64" : "amd64";
-  buildDebianPackage({ executable, architecture, file: join(root, "todo-service_1.0.0.deb") });
-  const site = `localhost:${await freePort()}`;
-  const changed = (text: string): string =>
-    text
-      .replaceAll(/(?<![\w.])\/(?=(?:usr\/share|etc|var\/lib)\/)/g, `${root}/`)
-      .replaceAll("todo.example.com", site);
-  const whileRunning = async (): Promise<void> => {
-    const backups = join(root, "var/lib/todo-service/backups/todos-*.db");
-    await until(() => globSync(backups).length > 0, "the first backup exists");
-  };
-  const variables = { SERVER_ROOT: root, SITE: site };
-  const options = { changed, prelude: ONE_MACHINE, variables, whileRunning };
-  expect(await runPage(readPage(SERVER), options)).toEqual([]);
-});
+test.skipIf(skipFor(whyMissing("curl") ?? whyMissing("caddy")))(
+  "the settings and the Caddyfile of the tutorial lead to HTTPS, with the answers that it shows",
+  async () => {
+    const site = `localhost:${await freePort()}`;
+    const [PASSWORD, TOKEN, clients] = [randomBase62(24), mintToken(), join(folder, "clients")];
+    await writeFile(clients, `phone:${hashToken(TOKEN).toString("hex")}\n`);
+    const settings = [...fileIn("/etc/todo-service/environment", site).matchAll(/^(\w+)=(.+)$/gm)];
+    await using service = runTodo(["serve", "--private", "--port", "0", "--metrics-port", "0"], {
+      ...Object.fromEntries(settings.map(([, name = "", value = ""]) => [name, value])),
+      TODO_CLIENTS_FILE: clients,
+      TODO_ADMIN_USER: "admin",
+      TODO_ADMIN_PASSWORD: PASSWORD,
+    });
+    const { host } = new URL(await service.url);
+    const config = join(folder, "Caddyfile");
+    const options = "{\nadmin off\nskip_install_trust\nauto_https disable_redirects\n}\n";
+    await writeFile(config, options + fileIn("/etc/caddy/Caddyfile", site).replace("127.0.0.1:3000", host));
+    const folders = { XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+    await using caddy = run(["caddy", "run", "--adapter", "caddyfile", "--config", config], folders);
+    const root = join(folder, "caddy/pki/authorities/local/root.crt");
+    const live = ["curl", "-sf", "--cacert", root, `https://${site}/livez`];
+    await until(async () => (await run(live).exited) === 0, `Caddy answers: ${caddy.stderr()}`);
+    const { blocks } = readPage(SERVER);
+    const tried = blocks.findIndex(({ text }) => text.includes("/api/whoami"));
+    const script = blocks[tried]?.text.replaceAll("todo.example.com", site) ?? "";
+    const variables = { PASSWORD, TOKEN, CURL_CA_BUNDLE: root };
+    expect(await succeed(run(["sh", "-c", script.replaceAll("curl ", "curl -s ")], variables))).toBe(
+      blocks[tried + 1]?.text ?? "",
+    );
+  },
+);

@@ -92,12 +92,8 @@ export function commandsOf(page: string, part: string): string {
 export const isCommand = ({ language }: Block): boolean => language === "sh";
 
 export interface RunOptions {
-  /** Variables for the commands. `PATH` comes before the usual one. */
-  readonly variables?: Readonly<Record<string, string>>;
   /** Changes each block before it runs, for example to use other paths. */
   readonly changed?: (text: string) => string;
-  /** Shell commands that run first, for example to define functions. */
-  readonly prelude?: string;
   /**
    * Runs after the last block, while the servers of the page still run.
    * @param usePorts replaces the ports of the page by those of this run
@@ -119,21 +115,18 @@ export async function runPage(page: Page, options: RunOptions = {}): Promise<rea
     for (const [port] of page.text.matchAll(PORTS))
       if (!ports.has(port)) ports.set(port, String(await freePort()));
     const usePorts = (text: string): string => text.replaceAll(PORTS, (port) => ports.get(port) ?? port);
-    const { changed = (text) => text } = options;
+    const { changed = (text) => text, whileRunning } = options;
     const steps = stepsOf(page, (text) => changed(usePorts(text)));
     const port = ports.get("3000") ?? "";
-    const { PATH: path = "", ...variables } = options.variables ?? {};
     const script = join(results, "script");
-    const { prelude = "", whileRunning } = options;
-    await writeFile(script, scriptOf(steps, usePorts(prelude), whileRunning === undefined ? "" : WAIT));
+    await writeFile(script, scriptOf(steps, whileRunning === undefined ? "" : WAIT));
     shell = run(["bash", "-c", 'cd "$0" && exec bash "$1"', folder, script], {
-      PATH: [path, join(ROOT, "bin"), process.env.PATH].filter(Boolean).join(":"),
+      PATH: `${join(ROOT, "bin")}:${process.env.PATH}`,
       PORT: port,
       TODO_PORT: port,
       TODO_URL: `http://127.0.0.1:${port}`,
       RESULTS: results,
       npm_config_update_notifier: "false",
-      ...variables,
     });
     if (whileRunning !== undefined) {
       let hasEnded = false;
@@ -233,12 +226,12 @@ const WAIT = `
 until [ -e "$RESULTS/end" ]; do sleep 0.05; done
 `;
 
-function scriptOf(steps: readonly Step[], prelude: string, end: string): string {
+function scriptOf(steps: readonly Step[], end: string): string {
   const parts = steps.map(
     ({ block: { line }, script }) =>
       `exec >"$RESULTS/${line}.out" 2>"$RESULTS/${line}.err" </dev/null\n${script}echo done >"$RESULTS/${line}.done"\n`,
   );
-  return [FUNCTIONS, prelude, ...parts, end].join("\n");
+  return [FUNCTIONS, ...parts, end].join("\n");
 }
 
 async function problemsOf(

@@ -1,14 +1,10 @@
 /** Tests of a shutdown while many clients write. */
 import { describe, expect, test } from "bun:test";
-import { once } from "node:events";
-import { connect as connectHttp2, constants } from "node:http2";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getErrno } from "../src/error-message.ts";
-import { certificateIn } from "./certificate.ts";
 import { runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
-import { ask, POST_TODO } from "./http2.ts";
 import { Connection, statusOf } from "./raw-http.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
@@ -55,59 +51,6 @@ describe("a server that shuts down", () => {
     120_000 + 5000 * ROUNDS,
   );
 });
-
-describe("a server that shuts down, over HTTP/2", () => {
-  test("responds to each stream or reports that it was not processed, 3 times", async () => {
-    const { cert, options } = certificateIn(folder);
-    for (let round = 0; round < 3; round++) {
-      const store = ["--store", `sqlite:${join(folder, `http2-${round}.db`)}`];
-      await using server = runTodo(["serve", "--port", "0", ...store, ...options]);
-      const url = await server.url;
-      const acknowledged: string[] = [];
-      const clients = Array.from({ length: 8 }, (_, index) => streams(url, cert, `${index}`, acknowledged));
-      await until(() => acknowledged.length >= 100, "the clients write");
-      const before = acknowledged.length;
-      server.kill("SIGTERM");
-      expect(await server.exited).toBe(0);
-      expect((await Promise.all(clients)).flat()).toEqual([]);
-      expect(acknowledged.length).toBeGreaterThan(before);
-      await using again = runTodo(["serve", "--port", "0", ...store]);
-      const stored: { title: string }[] = JSON.parse(
-        await (await fetch(`${await again.url}/api/todos`)).text(),
-      );
-      expect(stored.map(({ title }) => title).toSorted()).toEqual(acknowledged.toSorted());
-    }
-  });
-});
-
-/**
- * Keeps eight streams open on a connection until it closes. Each stream creates a to-do. Returns the streams that ended neither
- * with a response nor with REFUSED_STREAM, which says that the request was not processed (RFC 9113 §8.7).
- */
-async function streams(url: string, ca: string, name: string, acknowledged: string[]): Promise<string[]> {
-  const session = connectHttp2(url, { ca }).on("error", () => {});
-  const reset: string[] = [];
-  let sent = 0;
-  let isOver = false;
-  session.on("goaway", () => {
-    isOver = true;
-  });
-  session.on("close", () => {
-    isOver = true;
-  });
-  const one = async (): Promise<void> => {
-    while (!isOver && !session.closed && !session.destroyed) {
-      const title = `${name}-${sent++}`;
-      const { status, isWhole, rst } = await ask(session, POST_TODO, JSON.stringify({ title }));
-      if (status === 201 && isWhole) acknowledged.push(title);
-      else if (rst !== constants.NGHTTP2_REFUSED_STREAM) reset.push(`${title}: ${status}, reset with ${rst}`);
-    }
-  };
-  await once(session, "connect");
-  await Promise.all(Array.from({ length: 8 }, one));
-  session.destroy();
-  return reset;
-}
 
 /** The pause between two requests on a connection. Clients without a pause here use a new connection for each request. */
 const PAUSES_MS: readonly number[] = [0, 20, 1000];
