@@ -72,6 +72,7 @@ export const cases = {
     const similar = similarSecrets(password);
     const wrong: [note: string, password: string][] = [
       ["replaced by nothing", ""],
+      ["replaced by the user's name", name],
       ["and a space", `${password} `],
       ["and a NUL byte and a character", `${password}\0a`],
       ...(plain === password ? similar : similar.with(0, ["without accents", plain])),
