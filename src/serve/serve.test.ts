@@ -60,30 +60,23 @@ describe("todo serve does not start with", () => {
   const notes = file("not a database, ".repeat(100));
   const store = (...path: readonly string[]) => `--store sqlite:${join(folder, ...path)}`;
   const NO_KEY = "private mode has no valid credentials:";
+  const inMemory = `${NO_KEY} store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE`;
+  const kept = `${NO_KEY} create an API key with: todo keys create NAME, with the same store.`;
+  const POSTGRES = "--store postgres://todo:hunter2@127.0.0.1:1/todos";
   test.each<[what: string, line: string, code: number, complaint: string]>([
     [
       "an unknown kind of store",
       "--store redis://u:hunter2@h",
       2,
-      '--store: there is no store of the kind "redis:": use memory:, sqlite:PATH or postgres://…',
+      '--store: there is no store of the kind "redis:"',
     ],
     ["a password in a file of users", `--users-file ${file("al:hunter2\n")}`, 2, "line 1 (al) has no whole"],
     ["an unknown host", "--host no.invalid", 2, "host no.invalid does not resolve"],
     ["an address of another machine", "--host 192.0.2.1", 2, "192.0.2.1 is not an address of this machine"],
-    [
-      "a missing folder",
-      store("mount", "todos.db"),
-      1,
-      "check that its folder exists, and that its disk is mo",
-    ],
+    ["a missing folder", store("mount", "todos.db"), 1, "check that its folder exists, and that its disk is"],
     ["a file that is no database", `--store sqlite:${notes}`, 2, `--store: ${notes}`],
     ["a file as folder", `--store sqlite:${notes}/a.db`, 2, "a part of the path is a file, not a folder"],
-    [
-      "a database that cannot be reached, so that a supervisor starts it again",
-      "--store postgres://todo:hunter2@127.0.0.1:1/todos",
-      1,
-      "--store: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL",
-    ],
+    ["a database that may be back later", POSTGRES, 1, "--store: 127.0.0.1:1: Failed to connect; check that"],
     ["backups of a store in memory", "--backup-dir .", 2, "--backup-dir needs a sqlite: store: set --store"],
     [
       "backups in a file",
@@ -96,20 +89,10 @@ describe("todo serve does not start with", () => {
       "a simulation off loopback",
       "--simulate errors=1% --host 0.0.0.0",
       2,
-      "--simulate works on loopback only, and --host is 0.0.0.0: leave one out",
+      "and --host is 0.0.0.0: leave one",
     ],
-    [
-      "private mode and no store",
-      "--private",
-      2,
-      `${NO_KEY} store the to-dos with --store sqlite:FILE and create an API key with: todo keys create NAME --store sqlite:FILE. Or create a user with: todo users add NAME --users-file FILE`,
-    ],
-    [
-      "private mode and no key",
-      `--private ${store("empty.db")}`,
-      2,
-      `${NO_KEY} create an API key with: todo keys create NAME, with the same store.`,
-    ],
+    ["private mode and no store", "--private", 2, inMemory],
+    ["private mode and no key", `--private ${store("empty.db")}`, 2, kept],
   ])("%s", async (_what, line, code, expected) => {
     const said = await complaint(line, code);
     expect(said).toContain(expected);

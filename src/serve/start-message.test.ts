@@ -163,31 +163,19 @@ test("a private server that accepts no credentials over plain HTTP prints that i
   expect(describeAddresses(ADDRESS, subject)).toBe(`${HTTPS_ADVICE}\n`);
 });
 
+const here = (url: string) => `Open ${url} in a browser on this machine.`;
+const NEEDS = " Other machines need HTTPS.";
+
 test.each([
   ["loopback", IPV4, { onLoopback: true }, `Open ${IPV4} in a browser.`],
   ["a name of loopback", "http://a:3000", { onLoopback: true }, "Open http://a:3000 in a browser."],
-  [
-    "all addresses",
-    "http://0.0.0.0:3000",
-    {},
-    `Open ${IPV4} in a browser on this machine. Other machines need HTTPS.`,
-  ],
-  [
-    "all IPv6 addresses",
-    "http://[::]:3000",
-    {},
-    "Open http://[::1]:3000 in a browser on this machine. Other machines need HTTPS.",
-  ],
-  [
-    "all addresses with TODO_ALLOW_BASIC_OVER_HTTP",
-    "http://0.0.0.0:3000",
-    LIFTED_ACCESS,
-    `Open ${IPV4} in a browser on this machine.`,
-  ],
-  ["all addresses with TLS", "https://0.0.0.0", {}, "Open https://127.0.0.1 in a browser on this machine."],
+  ["all addresses", "http://0.0.0.0:3000", {}, here(IPV4) + NEEDS],
+  ["all IPv6 addresses", "http://[::]:3000", {}, here("http://[::1]:3000") + NEEDS],
+  ["all addresses with TODO_ALLOW_BASIC_OVER_HTTP", "http://0.0.0.0:3000", LIFTED_ACCESS, here(IPV4)],
+  ["all addresses with TLS", "https://0.0.0.0", {}, here("https://127.0.0.1")],
   ["one address with TLS", "https://192.0.2.1", {}, "Open https://192.0.2.1 in a browser."],
   ["one address", ADDRESS, {}, HTTPS_ADVICE],
-  ["one address with TODO_ALLOW_BASIC_OVER_HTTP", ADDRESS, LIFTED_ACCESS, `Open ${ADDRESS} in a browser.`],
+  ["one address with that setting", ADDRESS, LIFTED_ACCESS, `Open ${ADDRESS} in a browser.`],
 ])(
   "whereToOpen recommends an address that accepts the key, for a server on %s",
   (_what, url, given, advice) => {

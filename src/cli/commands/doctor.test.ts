@@ -58,27 +58,23 @@ describe("todo doctor", () => {
   });
 
   const ONLY_KEYS = "warning: only API keys of the store are accepted; without keys,";
+  const postgres = { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" };
+  const elsewhere = ["--host", "192.0.2.1", "--port", "3000"];
   test.each<[what: string, args: string[], variables: Record<string, string>, code: number, line: string]>([
     ["warns about a store in memory", [], {}, 0, "store: warning: memory: loses all to-dos when"],
     ["warns about demo credentials", [], {}, 0, `credentials: ${ONLY_KEYS} each start generates demo`],
     ["warns about private mode", ["--private"], {}, 0, `credentials: ${ONLY_KEYS} the server does not start`],
+    ["fails for a database that is away", [], postgres, 1, "store: failed: 127.0.0.1:1: Failed to connect;"],
     [
-      "fails for a database that cannot be reached, without its password",
-      [],
-      { TODO_STORE: "postgres://todo:s3cret@127.0.0.1:1/todos" },
-      1,
-      "store: failed: 127.0.0.1:1: Failed to connect; check",
-    ],
-    [
-      "fails for credentials that cannot be used",
+      "fails for wrong clients",
       ["--clients-file", file("bob\n")],
       {},
       1,
-      "credentials: failed: --clients-file ",
+      "credentials: failed: --clients-file",
     ],
     [
-      "fails for an address of another machine",
-      ["--host", "192.0.2.1", "--port", "3000"],
+      "fails for another machine",
+      elsewhere,
       {},
       1,
       "port: failed: 192.0.2.1 is not an address of this machine",
