@@ -152,20 +152,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     expect(String(failure)).toContain("ERR_CONNECTION_REFUSED");
   });
 
-  test("connects immediately when the device is online again", async () => {
-    const store = await createStore(["one"]);
-    const service = use(startOn(await freePort(), { store }));
-    const { page } = await openKept(service.url, ["one"]);
-    const context = page.context();
-    await context.setOffline(true);
-    await page.reload();
-    await page.getByText(/^Offline, list from/).waitFor();
-    await store.insert("two");
-    await context.setOffline(false);
-    await expectTitles(page, ["one", "two"]);
-    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-  });
-
   test("is shown if a proxy responds with 502, or if no response arrives", async () => {
     const port = await freePort();
     const network = { allowedHosts: [`${HOST}:${port}`] };

@@ -21,8 +21,11 @@ const ANSWERS = "answers";
  */
 export class Outbox extends EventTarget {
   #all: readonly Change[] = [];
-  #onAnswers = (_answers: readonly Answer[]): void => {};
   readonly #unstored = new AbortController();
+  /** Aborts when the browser does not store changes. They then last as long as the page, and only this window has them. */
+  readonly unstored = this.#unstored.signal;
+  /** Takes the service's answers to changes, also to those that other windows have sent. */
+  onAnswers = (_answers: readonly Answer[]): void => {};
   /** Who uses this window: who was signed in last, until the service answers; `undefined` if the service is not private. */
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
@@ -43,11 +46,6 @@ export class Outbox extends EventTarget {
     this.#mine = new Set(edits.toKeys(this.#all));
   }
 
-  /** Calls a function with the service's answers to changes, also to those that other windows have sent. */
-  onAnswers(run: (answers: readonly Answer[]) => void): void {
-    this.#onAnswers = run;
-  }
-
   /** The changes of the owner, in order. Those of someone else are neither shown nor sent. */
   get changes(): readonly Change[] {
     return this.#all.filter(this.#isOwn);
@@ -65,11 +63,6 @@ export class Outbox extends EventTarget {
 
   readonly #isOwn = ({ owner }: Change): boolean =>
     owner === undefined || this.owner === undefined || owner === this.owner;
-
-  /** Aborts when the browser does not store changes. They then last as long as the page, and only this window has them. */
-  get unstored(): AbortSignal {
-    return this.#unstored.signal;
-  }
 
   /** The to-dos that the service has created, by their `newId()`. */
   get created(): ReadonlyMap<TodoId, Todo> {
@@ -220,7 +213,7 @@ export class Outbox extends EventTarget {
   #keepAnswers(answers: readonly Answer[]): void {
     for (const { id, kind, todo } of answers) if (kind === "create") this.#created.set(id, todo);
     this.#all = edits.rename(this.#all, this.#created);
-    this.#onAnswers(answers);
+    this.onAnswers(answers);
   }
 
   /**

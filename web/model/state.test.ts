@@ -10,11 +10,7 @@ class Changes extends EventTarget implements Source {
   changes: readonly Change[] = [];
   readonly created = new Map<TodoId, Todo>();
   dropped: readonly Target[] = [];
-  #answer: Parameters<Source["onAnswers"]>[0] = () => {};
-
-  onAnswers(run: Parameters<Source["onAnswers"]>[0]): void {
-    this.#answer = run;
-  }
+  onAnswers: Source["onAnswers"] = () => {};
 
   drop(_change: Change, targets: readonly Target[]): void {
     this.dropped = targets;
@@ -26,7 +22,7 @@ class Changes extends EventTarget implements Source {
   }
 
   answer(change: Change, kind: "create" | "setDone" | "delete", todo: Todo, position: string): void {
-    for (const { id } of change.targets) this.#answer([{ id, kind, todo, position }]);
+    for (const { id } of change.targets) this.onAnswers([{ id, kind, todo, position }]);
   }
 }
 

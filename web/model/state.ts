@@ -34,7 +34,7 @@ export class State {
 
   constructor(outbox: Changes) {
     this.#outbox = outbox;
-    outbox.onAnswers((answers) => this.#confirm(answers));
+    outbox.onAnswers = (answers) => this.#confirm(answers);
     outbox.addEventListener("change", () => {
       this.#shown = undefined;
     });

@@ -102,17 +102,16 @@ export class Sender {
     while (!signal.aborted) {
       // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
       for (const changes of navigator.onLine ? outbox.selectReady(new Set(sending.keys())) : []) {
-        const sent = this.#sendInOrder(changes, signal).finally(() => {
+        const sendInOrder = async (): Promise<void> => {
+          for (const change of changes) await this.#send(change, signal);
+        };
+        const sent = sendInOrder().finally(() => {
           for (const { key } of changes) sending.delete(key);
         });
         for (const { key } of changes) sending.set(key, sent);
       }
       await Promise.race([changed(outbox, signal), ...sending.values()]);
     }
-  }
-
-  async #sendInOrder(changes: readonly Change[], signal: AbortSignal): Promise<void> {
-    for (const change of changes) await this.#send(change, signal);
   }
 
   async #send(change: Change, signal: AbortSignal): Promise<void> {
