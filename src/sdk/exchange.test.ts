@@ -1,13 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { errorOf } from "../../test/rejection.ts";
-import {
-  basicAuthorization,
-  interpret,
-  openExchange,
-  readDeletion,
-  readText,
-  throwProblem,
-} from "./exchange.ts";
+import { interpret, openExchange, readText, throwProblem } from "./exchange.ts";
 import { TodoApiError } from "./types.ts";
 
 const URL = "https://todo.example/api/todos";
@@ -143,15 +136,4 @@ test("interpret turns any error into unexpected_answer, with the error as its ca
   expect(await errorOf((async () => interpret(response, read))())).toMatchObject({
     ...{ code: "unexpected_answer", status: 200, cause },
   });
-});
-
-test("readDeletion accepts 204, and a 404 after a retry, but no other success", () => {
-  readDeletion(new Response(null, { status: 204 }));
-  readDeletion(new Response(null, { status: 404 }));
-  expect(() => readDeletion(new Response("a page"))).toThrow(SyntaxError);
-});
-
-test("basicAuthorization encodes name and password as UTF-8", () => {
-  const expected = Buffer.from("ä:p:☃").toString("base64");
-  expect(basicAuthorization({ name: "ä", password: "p:☃" })).toBe(`Basic ${expected}`);
 });
