@@ -25,30 +25,26 @@ const post = ({ send }: TestService, body: Body): Promise<Response> =>
 /** Returns JSON of exactly this many bytes, with the title "x". */
 const bodyOf = (bytes: number): string => `{"title":"x","y":"${"y".repeat(bytes - 20)}"}`;
 
-test.each([
-  ["Application/Json", true],
-  ['application/json ; charset="utf-8"', true],
-  ["application/json; charset=UTF8", true],
-  ["application/json;", true],
-  ["application/vnd.todo.v1+json", true],
-  ["text/plain", false],
-  ["application/a+json+xml", false],
-  ["text/json", false],
-  ["application/ json", false],
-  ["application/json, application/json", false],
-  ["application/json; charset=utf-16", false],
-  ['application/json; charset=""', false],
+test.each<[isAccepted: boolean, types: readonly string[]]>([
+  [true, ["Application/Json", 'application/json ; charset="utf-8"', "application/json; charset=UTF8"]],
+  [true, ["application/json;", "application/vnd.todo.v1+json"]],
+  [false, ["text/plain", "text/json", "application/ json", "application/a+json+xml"]],
+  [false, ["application/json, application/json", "application/json; charset=utf-16"]],
+  [false, ['application/json; charset=""']],
 ])(
-  "the Content-Type of a body may be JSON in UTF-8 in any spelling: %s, accepted: %p",
-  async (type, isAccepted) => {
+  "the Content-Type of a body may be JSON in UTF-8 in any spelling, accepted: %p, %j",
+  async (isAccepted, types) => {
     await using service = startService();
     await service.sendJson("POST", "/api/todos", { title: "x" });
-    const headers = { "Content-Type": type };
-    const created = await service.send("POST", "/api/todos", { headers, body: X });
-    const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
-    expect([created.status, updated.status]).toEqual(isAccepted ? [201, 200] : [415, 415]);
-    const accepts = [created.headers.get("accept-post"), updated.headers.get("accept-patch")];
-    expect(accepts).toEqual(Array(2).fill(isAccepted ? null : "application/json"));
+    for (const type of types) {
+      const headers = { "Content-Type": type };
+      const created = await service.send("POST", "/api/todos", { headers, body: X });
+      const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
+      const statuses = isAccepted ? [201, 200] : [415, 415];
+      expect([type, created.status, updated.status]).toEqual([type, ...statuses]);
+      const accepts = [created.headers.get("accept-post"), updated.headers.get("accept-patch")];
+      expect(accepts).toEqual(Array(2).fill(isAccepted ? null : "application/json"));
+    }
   },
 );
 

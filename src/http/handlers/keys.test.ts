@@ -105,13 +105,6 @@ test("POST /admin/keys rejects a body with every violated rule", async () => {
   expect(await served.list()).toEqual([]);
 });
 
-test("POST /admin/keys rejects the name of a valid key", async () => {
-  await using served = serveKeys();
-  await served.make({ name: "ci" });
-  expect(await served.outcome("POST /admin/keys", AUTHORIZED, { name: "ci" })).toBe("409 key_exists");
-  expect(await served.list()).toHaveLength(1);
-});
-
 test("GET /admin/keys lists all keys by creation time with their last use, including expired ones for 30 days", async () => {
   await using served = serveKeys();
   expect(await served.list()).toEqual([]);

@@ -223,22 +223,23 @@ test.each([
   expect(await signedIn.text()).toContain(texts[path] ?? "<html");
 });
 
-test.each([
-  ["GET", "/nothing", "application/json", 404],
-  ["GET", "/nothing", "", 404],
-  ["POST", "/nothing", BROWSER, 404],
-  ["GET", "/api/nothing", BROWSER, 404],
-  ["GET", "/api/todos/x", BROWSER, 400],
-  ["GET", "/api/whoami", BROWSER, 401],
-  ["POST", "/admin/keys", BROWSER, 401],
-  ["GET", "/admin/keys", "application/json", 401],
-  ["PATCH", "/", BROWSER, 405],
-])("an error is JSON for %s %s with Accept: %s", async (method, path, accept, status) => {
+test.each<[accept: string, status: number, lines: readonly string[]]>([
+  ["application/json", 404, ["GET /nothing"]],
+  ["", 404, ["GET /nothing"]],
+  ["application/json", 401, ["GET /admin/keys"]],
+  [BROWSER, 404, ["POST /nothing", "GET /api/nothing"]],
+  [BROWSER, 400, ["GET /api/todos/x"]],
+  [BROWSER, 401, ["GET /api/whoami", "POST /admin/keys"]],
+  [BROWSER, 405, ["PATCH /"]],
+])("an error is JSON with Accept: %s and the status %d for %j", async (accept, status, lines) => {
   await using service = startWithKeys();
-  const response = await service.send(method, path, { headers: { Accept: accept } });
-  expect(response.status).toBe(status);
-  expect(response.headers.get("content-type")).toBe("application/problem+json");
-  expect(response.headers.get("vary")).toBe("Origin");
+  for (const line of lines) {
+    const [method = "", path = ""] = line.split(" ");
+    const response = await service.send(method, path, { headers: { Accept: accept } });
+    const type = response.headers.get("content-type");
+    expect([line, response.status, type]).toEqual([line, status, "application/problem+json"]);
+    expect(response.headers.get("vary")).toBe("Origin");
+  }
 });
 
 test("an error is JSON if a browser opens an address whose error has no page", async () => {
