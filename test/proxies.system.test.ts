@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
-import { connect } from "node:net";
+import { connect, createServer } from "node:net";
 import { startBalancer, startCaddy, startHaproxy, startNginx } from "../deploy/topology.ts";
 import { TodoApi } from "../src/sdk/client.ts";
 import { type Command, run, runTodo } from "./command.ts";
@@ -265,6 +265,19 @@ test.skipIf(skipFor(whyNoNginx))(
   },
 );
 
+test.skipIf(skipFor(whyNoNginx))(
+  "nginx still uses replicas that have closed connections without a response",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const replicas = await Promise.all([1, 2, 3].map(() => startClosingReplica(stack)));
+    const url = await startBalancer(stack, replicas);
+    for (let turn = 0; turn < 2 * replicas.length; turn++) {
+      expect((await fetch(url, { method: "POST" })).status).toBe(502);
+      expect((await fetch(url)).status).toBe(200);
+    }
+  },
+);
+
 test.skipIf(skipFor(whyMissing("haproxy")))(
   "haproxy: trailers of one client do not fail the requests of others",
   async () => {
@@ -291,3 +304,21 @@ test.skipIf(skipFor(whyMissing("haproxy")))(
     expect(failures).toEqual([]);
   },
 );
+
+/** Starts a server that answers each GET, and closes the connection of any other request. Returns its URL. */
+async function startClosingReplica(stack: AsyncDisposableStack): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      if (data.toString("latin1").startsWith("GET "))
+        socket.end("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+      else socket.destroy();
+    });
+  }).listen(0, "127.0.0.1", () => {
+    const address = server.address();
+    resolve(`http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`);
+  });
+  stack.defer(() => void server.close());
+  return promise;
+}

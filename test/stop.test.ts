@@ -14,7 +14,7 @@ const JSON_TYPE = "Content-Type: application/json";
 
 const folder = temporaryFolder();
 
-const linesOf = (server: Command): { readonly msg: string }[] =>
+const linesOf = (server: Command): { readonly msg: string; readonly time: string }[] =>
   server
     .stdout()
     .split("\n")
@@ -59,7 +59,7 @@ describe("a server that shuts down", () => {
 
   test.each(["SIGTERM", "SIGINT", "SIGQUIT"] as const)("closes the store on %s", (signal) => stopBy(signal));
 
-  test("exits immediately at a second signal", async () => {
+  test("exits immediately at a second signal, but not within 500 ms at the same one", async () => {
     await using server = runTodo(["serve", "--port", "0"]);
     const hanging = await openSocket(
       await portOf(server),
@@ -74,6 +74,10 @@ describe("a server that shuts down", () => {
       return messages(server).includes("exiting immediately");
     }, "the server exits");
     expect(await server.exited).toBe(1);
+    const [first = 0, second = 0] = linesOf(server)
+      .slice(-2)
+      .map(({ time }) => Date.parse(time));
+    expect(second - first).toBeGreaterThan(450);
     hanging.destroy();
   });
 
