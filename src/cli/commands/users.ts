@@ -63,7 +63,7 @@ async function add(process: CommandProcess, name: string, flags: Flags): Promise
   const file = readUsersFile(process, flags);
   asUsageError(`user ${JSON.stringify(name)}`, () => validateUserName(name));
   // Check the file before the prompt, so that nobody types a password in vain.
-  asUsageError(describeFile(file), () => isAbsent(file.value) || parseUsers(readText(file.value)));
+  if (!isAbsent(file.value)) readUsers(file);
   const password = await readNewPassword(process);
   asUsageError("the password", () => validatePassword(name, password));
   const passwordHash = await hashPassword(password);
@@ -73,18 +73,18 @@ async function add(process: CommandProcess, name: string, flags: Flags): Promise
 
 async function remove(process: CommandProcess, name: string, flags: Flags): Promise<void> {
   const file = readUsersFile(process, flags);
-  asUsageError(describeFile(file), () => assertUserExists(parseUsers(readText(file.value)), name));
+  // The change itself would create a missing file.
+  readUsers(file);
   await change(file, (text, users) => {
-    assertUserExists(users, name);
+    if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
     return removeUserEntry(text, name);
   });
   process.stdout.write(`removed ${name}\n`);
 }
 
 function list(process: CommandProcess, flags: Flags): void {
-  const file = readUsersFile(process, flags);
-  const users = asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
-  process.stdout.write([...users.keys()].map((name) => `${escapeControls(name)}\n`).join(""));
+  const names = [...readUsers(readUsersFile(process, flags)).keys()];
+  process.stdout.write(names.map((name) => `${escapeControls(name)}\n`).join(""));
 }
 
 function readUsersFile(process: CommandProcess, flags: Flags): Sourced {
@@ -95,9 +95,8 @@ function readUsersFile(process: CommandProcess, flags: Flags): Sourced {
   return usersFile;
 }
 
-function assertUserExists(users: Users, name: string): void {
-  if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
-}
+const readUsers = (file: Sourced): Users =>
+  asUsageError(describeFile(file), () => parseUsers(readText(file.value)));
 
 const isAbsent = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) === undefined;
 
