@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { expect, setSystemTime, test } from "bun:test";
 import { capturingLog } from "../../test/log.ts";
 import { until } from "../../test/until.ts";
 import { createKey, type KeyStore } from "../credential/key.ts";
@@ -33,6 +33,27 @@ test("the log has each API key at the start, and each that is added or deleted l
     },
     { level: "info", message: "key added", fields },
     { level: "info", message: "key deleted", fields },
+  ]);
+});
+
+test("the log has no line for a key that expires, because the store deletes it by itself", async () => {
+  const { log, lines } = capturingLog();
+  const { keys } = openMemory();
+  const create = (name: string, lifetime?: number) => createKey(keys, name, lifetime, Date.now());
+  const short = await create("short", 60_000);
+  logKeyChanges(keys, log, INTERVAL_MS);
+  await until(() => lines.length > 0, "the key is logged at the start");
+  setSystemTime(Date.now() + 61_000);
+  try {
+    await keys.delete(short?.key.id ?? "");
+    await create("later");
+    await until(() => lines.length > 1, "the next key is logged");
+  } finally {
+    setSystemTime();
+  }
+  expect(lines.map(({ message, fields }) => [message, fields.client])).toEqual([
+    ["key present", "short"],
+    ["key added", "later"],
   ]);
 });
 
