@@ -119,7 +119,7 @@ function onSlow(isSlow: boolean): void {
 function onDelay(sendError?: TodoApiError): void {
   // Another window may have sent what this one could not.
   connection.set({ sendError: outbox.size > 0 ? sendError : undefined });
-  if (sendError !== undefined && isBrowserRejected(sendError)) onRejected(sendError);
+  if (sendError !== undefined && isBrowserRejected(sendError)) session.onRejected(sendError);
 }
 
 /** Unsent changes belong to who made them. Someone else sees what is deleted. */
@@ -154,7 +154,6 @@ function onState({ todos, position, status, error }: ListState): void {
 }
 
 function onList(todos: readonly Todo[], position: string): void {
-  clearTimeout(lastListTimer);
   if (state.position !== undefined && Number.isNaN(lead(position, state.position))) reportMissing(todos);
   if (state.position === undefined) prepareSearch(todos);
   const isChanged = state.confirmed !== todos;
@@ -194,19 +193,13 @@ function onDisconnected(error: unknown): void {
 }
 
 /** Shows the list that the browser kept, until the service answers. */
-async function showLastList(): Promise<void> {
-  const stored = await readLastList();
-  if (stored === undefined || state.isLoaded) return;
-  state.lastList = stored;
-  state.confirmed = stored.todos;
+function showLastList(): void {
+  if (kept === undefined || state.isLoaded || session.isEnded) return;
+  state.lastList = kept;
+  state.confirmed = kept.todos;
   renderNotice();
   view.scheduleRender();
   composer.takeSharedText();
-}
-
-async function onRejected(error: TodoApiError): Promise<void> {
-  clearTimeout(lastListTimer);
-  await session.onRejected(error);
 }
 
 let announcementTimer: ReturnType<typeof setTimeout> | undefined;
@@ -224,9 +217,6 @@ function announceSoon(): void {
 requireElement("#app", HTMLElement).hidden = false;
 view.render();
 requireElement(".no-script", HTMLElement).remove();
-const lastListTimer = setTimeout(() => {
-  if (state.confirmed.length === 0) showLastList();
-}, LAST_LIST_DELAY_MS);
 
 /** A phone discards hidden pages without an event. Where there is a mouse, timers run in them. */
 const isDiscardedWhenHidden = !matchMedia("(any-pointer: fine)").matches;
@@ -243,6 +233,9 @@ addEventListener("pageshow", () => outbox.reload());
 /** A browser with a damaged profile never answers. */
 const noList = delay(LAST_LIST_DELAY_MS, undefined).then(() => undefined);
 const kept = await Promise.race([readLastList(), noList]);
+setTimeout(() => {
+  if (state.confirmed.length === 0) showLastList();
+}, LAST_LIST_DELAY_MS);
 
 api
   .follow({
@@ -260,5 +253,5 @@ api
   })
   .catch((error) => {
     if (!(error instanceof TodoApiError)) throw error;
-    onRejected(error);
+    session.onRejected(error);
   });

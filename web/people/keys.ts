@@ -101,7 +101,8 @@ function showKeys(keys: readonly ApiKey[]): void {
     }),
   );
   setChildren(tableBody, [...rows.values()]);
-  if (focused?.isConnected === false) focusButton(focused.id);
+  // It is removed, or it has moved in a browser without `moveBefore`.
+  if (focused !== null && focused !== document.activeElement) focusButton(focused.id);
   if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
 }
 

@@ -8,29 +8,21 @@ export const parseFilter = (show: string | null | undefined): Filter =>
 export class UserChoice implements Choice {
   /** The address follows it with a delay. */
   query = readQuery();
-  #isFolded = readSetting("completed") !== "shown";
-  #isOldestFirst = readSetting("order") === "oldest";
+  isFolded = readSetting("completed") !== "shown";
+  isOldestFirst = readSetting("order") === "oldest";
 
   get filter(): Filter {
     return parseFilter(new URLSearchParams(location.search).get("show"));
   }
 
-  get isFolded(): boolean {
-    return this.#isFolded;
-  }
-
-  get isOldestFirst(): boolean {
-    return this.#isOldestFirst;
-  }
-
   toggleFold(): void {
-    this.#isFolded = !this.#isFolded;
-    writeSetting("completed", this.#isFolded ? undefined : "shown");
+    this.isFolded = !this.isFolded;
+    writeSetting("completed", this.isFolded ? undefined : "shown");
   }
 
   toggleOrder(): void {
-    this.#isOldestFirst = !this.#isOldestFirst;
-    writeSetting("order", this.#isOldestFirst ? "oldest" : undefined);
+    this.isOldestFirst = !this.isOldestFirst;
+    writeSetting("order", this.isOldestFirst ? "oldest" : undefined);
   }
 
   readAddress(): void {
