@@ -113,7 +113,7 @@ function renderNotice(): void {
 
 function onSlow(isSlow: boolean): void {
   if (isSlow !== connection.value.isWaiting) connection.set({ isWaiting: isSlow });
-  if (isSlow && !state.isLoaded) showLastList();
+  if (isSlow) showLastList();
 }
 
 function onDelay(sendError?: TodoApiError): void {
@@ -185,10 +185,8 @@ function onConnected(): void {
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
   if (error instanceof TodoApiError && error.code === "unexpected_answer") offlineCopy.onForeignAnswer();
-  if (!state.isLoaded) {
-    view.showFailure(errorMessage(error));
-    showLastList();
-  }
+  showLastList();
+  if (!state.isLoaded) view.showFailure(errorMessage(error));
   connection.onDisconnected(error);
 }
 
@@ -198,7 +196,7 @@ function showLastList(): void {
   state.lastList = kept;
   state.confirmed = kept.todos;
   renderNotice();
-  view.scheduleRender();
+  view.render();
   composer.takeSharedText();
 }
 

@@ -38,7 +38,6 @@ export class ListView {
   readonly #searchField = requireElement("#search-field", HTMLElement);
   readonly #searchInput = requireElement("#search", HTMLInputElement);
   readonly #clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
-  readonly #menu = requireElement("#menu", HTMLElement);
   readonly #orderButton = requireElement("#oldest-first", HTMLButtonElement);
   readonly #state: State;
   readonly #choice: UserChoice;
@@ -162,18 +161,18 @@ export class ListView {
   #renderActions(filter: Filter, { open, done, [filter]: shown }: Counts): void {
     const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
     const isSome = isSearching(this.#choice);
-    const offer = (selector: string, isOffered: boolean, label: string): void => {
-      const button = requireElement(selector, HTMLButtonElement, this.#menu);
+    const offer = (selector: string, isOffered: boolean, label?: string): void => {
+      const button = requireElement(selector, HTMLButtonElement);
       button.hidden = !isOffered;
-      setText(button, label);
+      if (label !== undefined) setText(button, label);
     };
     const canMark = isReady && open > 0 && filter !== "done";
     const canReopen = isReady && done > 0 && (filter === "done" || open === 0);
     offer("#mark-all", canMark, isSome ? `Mark ${formatCount(open)} done` : "Mark all done");
     offer("#reopen-all", canReopen, isSome ? `Reopen ${formatCount(done)}` : "Reopen all");
     offer("#clear-done", isReady && done > 0 && filter !== "open", `Clear ${formatCount(done)} done`);
-    offer("#copy-list", shown > 0, "Copy list");
-    offer("#oldest-first", shown > 1, "Oldest first");
+    offer("#copy-list", shown > 0);
+    offer("#oldest-first", shown > 1);
     setText(this.#clearAllButton, `Clear ${formatCount(done)} completed`);
   }
 
