@@ -68,16 +68,9 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Create key" }).and(page.locator(":focus")).waitFor();
     expect(await page.content()).not.toContain(token);
-    await createOn(page, "another");
-    // Browsers have no clipboard API over plain HTTP.
-    await page.evaluate(() => {
-      Object.defineProperty(navigator, "clipboard", { value: undefined });
-    });
-    await page.getByRole("button", { name: "Copy" }).click();
-    await page.getByText("Copied.").waitFor();
-    await page.getByRole("button", { name: "Done" }).click();
     await createOn(page, "third");
     await page.evaluate(() => {
+      Object.defineProperty(navigator, "clipboard", { value: undefined });
       document.execCommand = () => false;
     });
     await page.getByRole("button", { name: "Copy" }).click();
@@ -85,7 +78,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Done" }).click();
     await page.reload();
     await row.waitFor();
-    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "another", "ci <b>"]);
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "ci <b>"]);
     expect(await page.content()).not.toContain(token);
     expect([...hosts]).toEqual([new URL(service.url).host]);
   });
@@ -299,15 +292,6 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(questions).toHaveLength(1);
   });
 
-  test("labels an expired key", async () => {
-    const service = use(start());
-    await createKey(service.keys, "old", DAY, Date.now() - 3 * DAY);
-    await createKey(service.keys, "new", DAY, Date.now());
-    const { page } = await open(`${service.url}/admin/keys`, ADMIN);
-    await page.getByRole("row", { name: "old" }).getByText("Expired").waitFor();
-    expect(await page.getByRole("row", { name: "new" }).getByText("Expired").count()).toBe(0);
-  });
-
   test("rotates and revokes a key after confirmation", async () => {
     const service = use(start());
     const old = await mint(service.keys, "ci");
@@ -403,31 +387,6 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByText("No keys yet.").waitFor();
   });
 
-  test("shows why the keys cannot be loaded, and recovers", async () => {
-    const { page } = await openKeys();
-    await page.getByText("No keys yet.").waitFor();
-    const failures: [reason: string, fail: (route: Route) => Promise<void>][] = [
-      ["The service cannot be reached.", (route) => route.abort()],
-      [
-        "The response is not from the service (status 200).",
-        (route) => route.fulfill({ body: "<!doctype html>" }),
-      ],
-      ["The service cannot be reached.", (route) => route.fulfill({ status: 502, body: "<!doctype html>" })],
-    ];
-    for (const [reason, fail] of failures) {
-      await page.route("**/admin/keys", (route) =>
-        route.request().isNavigationRequest() ? route.continue() : fail(route),
-      );
-      await page.reload();
-      await page.getByText(`The keys cannot be loaded. ${reason}`).waitFor();
-      await page.unroute("**/admin/keys");
-    }
-    await page.getByLabel("Name", { exact: true }).fill("ci");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByRole("rowheader", { name: "ci" }).waitFor();
-    expect(await page.locator("#placeholder").textContent()).toBe("");
-  });
-
   test.each(["light", "dark"] as const)(
     "is accessible and fits every window in the %s theme",
     async (colorScheme) => {
@@ -440,7 +399,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       );
       await createKey(service.keys, "W".repeat(100), DAY, Date.now() - 3 * DAY);
       const { page } = await open(`${service.url}/admin/keys`, { ...ADMIN, colorScheme });
-      await page.getByRole("button", { name: "Remove" }).waitFor();
+      await page.getByRole("row", { name: "WW" }).getByText("Expired").waitFor();
+      expect(await page.getByText("Expired").count()).toBe(1);
       await page.getByLabel("Expires after").selectOption("Other");
       await page.getByRole("button", { name: "Create key" }).click();
       await page.getByText("It must not be empty.").waitFor();

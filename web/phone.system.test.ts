@@ -25,6 +25,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
   test.each([
     [320, 568],
     [390, 844],
+    [844, 390],
   ])(
     "fits %d × %d pixels: one line of tools, large targets, and rows near the top",
     async (width, height) => {

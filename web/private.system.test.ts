@@ -7,7 +7,7 @@ import { whyNoBrowser } from "../test/chromium.ts";
 import { signIn, useChromium, type Window } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, chooseAction, dismiss, expectTitles, untilStored } from "../test/todos-page.ts";
+import { chooseAction, expectTitles, untilStored } from "../test/todos-page.ts";
 
 setDefaultTimeout(180_000);
 
@@ -65,21 +65,6 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
     return window;
   }
 
-  test("the page reads, writes and follows changes in a signed-in browser", async () => {
-    const service = use(await startPrivate());
-    const { page } = await openSignedIn(service.url, { token: service.token });
-    await expectTitles(page, ["mine alone"]);
-    await add(page, "from the page");
-    await expectTitles(page, ["mine alone", "from the page"]);
-    await untilStored(service.store, ["1 mine alone", "2 from the page"]);
-    await service.store.insert("from elsewhere");
-    await expectTitles(page, ["mine alone", "from the page", "from elsewhere"]);
-    await page.getByRole("checkbox", { name: "mine alone" }).check();
-    await dismiss(page);
-    await untilStored(service.store, ["1 (mine alone)", "2 from the page", "3 from elsewhere"]);
-    expect(await page.locator("#notice").textContent()).toBe("");
-  });
-
   test("the page links to the API keys and the API only for a user", async () => {
     const service = use(await startPrivate());
     const { page } = await open(service.url);
@@ -92,16 +77,6 @@ describe.skipIf(skipFor(whyNoBrowser))("in private mode", () => {
       await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
       expect(await page.locator("#menu a").allTextContents()).toEqual([...more]);
     }
-  });
-
-  test("the page of the API keys works if it is the first page", async () => {
-    const service = use(await startPrivate());
-    const httpCredentials = { username: "admin", password: "secret" };
-    const { page } = await open(`${service.url}/admin/keys`, { httpCredentials });
-    await page.getByRole("rowheader", { name: "phone" }).waitFor();
-    await page.getByLabel("Name", { exact: true }).fill("tablet");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await page.getByText(/^todo_/).waitFor();
   });
 
   test.each([
