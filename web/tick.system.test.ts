@@ -159,6 +159,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await store.setDone(1n, true);
     await page.locator(".todo.new.done", { hasText: "one" }).waitFor();
     await expectTitles(page, ["three", "two"]);
+    await page.getByText("2 open, 1 done.").waitFor();
     expect(await page.locator(".todo.new").allTextContents()).toEqual(["three"]);
   });
 

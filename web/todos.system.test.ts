@@ -91,23 +91,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect([...hosts]).toEqual([new URL(service.url).host]);
   });
 
-  test("shows the changes of another window within a second", async () => {
-    const service = use(start(await createStore(["one", "two"])));
-    const left = await open(service.url);
-    const right = await open(service.url);
-    await expectTitles(left.page, ["one", "two"]);
-    await expectTitles(right.page, ["one", "two"]);
-    await add(left.page, "three");
-    await expectTitles(right.page, ["one", "two", "three"]);
-    await right.page.getByRole("checkbox", { name: "three" }).check();
-    await dismiss(right.page);
-    await expectTitles(left.page, ["one", "two", "(three)"]);
-    await left.page.getByRole("button", { name: "Delete: one" }).click();
-    await dismiss(left.page);
-    await expectTitles(right.page, ["two", "(three)"]);
-    await right.page.getByText("1 open, 1 done.").waitFor();
-  });
-
   test("reports a lost connection and reloads the list from a new service", async () => {
     const first = start(await createStore(["first service"]), await freePort());
     const { page } = await open(first.url);
