@@ -38,6 +38,8 @@ export class ListView {
   readonly #searchField = requireElement("#search-field", HTMLElement);
   readonly #searchInput = requireElement("#search", HTMLInputElement);
   readonly #clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
+  // After a sign-out, it is outside the document.
+  readonly #menu = requireElement("#menu", HTMLElement);
   readonly #orderButton = requireElement("#oldest-first", HTMLButtonElement);
   readonly #state: State;
   readonly #choice: UserChoice;
@@ -162,7 +164,7 @@ export class ListView {
     const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
     const isSome = isSearching(this.#choice);
     const offer = (selector: string, isOffered: boolean, label?: string): void => {
-      const button = requireElement(selector, HTMLButtonElement);
+      const button = requireElement(selector, HTMLButtonElement, this.#menu);
       button.hidden = !isOffered;
       if (label !== undefined) setText(button, label);
     };
