@@ -137,13 +137,10 @@ const SKIP_REASONS: Readonly<Record<Need, string>> = {
   fresh: "skipped because --fresh is missing",
 };
 
-function skipped(rule: Rule, need: Need): Result {
-  return { rule, status: "skipped", reason: SKIP_REASONS[need] };
-}
+const skipped = (rule: Rule, need: Need): Result => ({ rule, status: "skipped", reason: SKIP_REASONS[need] });
 
-function isAvailable(need: Need, options: Options): boolean {
-  return need === "fresh" ? options.fresh === true : options[need] !== undefined;
-}
+const isAvailable = (need: Need, options: Options): boolean =>
+  need === "fresh" ? options.fresh === true : options[need] !== undefined;
 
 function notObservable(rule: Rule): Result {
   return { rule, status: "not observable", reason: rule.notObservable ?? "" };

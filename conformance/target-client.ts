@@ -1,6 +1,7 @@
 /** HTTP client for the server under test: sends requests with a time limit and captures the responses. */
 import { connect as connectPlain } from "node:net";
 import { connect as connectTls } from "node:tls";
+import examples from "./examples.json" with { type: "json" };
 import { type Json, ownProperty, parseJson } from "./json.ts";
 import type { RuleId } from "./rules.ts";
 
@@ -86,6 +87,9 @@ interface RequestOptions {
 const MAX_RETRIES = 5;
 const MAX_DELAY_S = 10;
 
+/** What some clients and proxies add to a request, which must change no answer. Each request has the next one. */
+const ADDED: readonly Readonly<Record<string, string>>[] = examples.headers;
+
 /** The program was told to stop, so no further request is sent. */
 export class Stopped extends Error {}
 
@@ -122,9 +126,10 @@ export class TargetClient {
     const { token, user } = this.target;
     const secrets = [token, user.password].map((secret) => encodeURIComponent(secret) || "no secret");
     const shownPath = secrets.reduce((shown, secret) => shown.replaceAll(secret, "SECRET"), path);
-    const request = describeRequest(method, shownPath, body, note);
-    const headers = new Headers(given);
-    if (body !== undefined) headers.set("content-type", "application/json");
+    const added = ADDED[this.sent % ADDED.length];
+    const request = describeRequest(method, shownPath, body, note, added);
+    const type = body === undefined ? {} : { "content-type": "application/json" };
+    const headers = new Headers({ ...type, ...added, ...given });
     for (let retries = 0; ; retries += 1) {
       const response = await this.#fetch(request, path, { method, headers, body: body ?? null });
       if (response.status !== 429 || retries === MAX_RETRIES) {
@@ -235,8 +240,9 @@ function parseResponse(request: string, bytes: string): CapturedResponse {
   return new CapturedResponse(request, Number(status ?? 0), new Headers(), text);
 }
 
-function describeRequest(method: string, path: string, body?: string, note?: string): string {
-  return [method, path, truncate(body ?? ""), note ?? ""].filter((part) => part !== "").join(" ");
+function describeRequest(method: string, path: string, body = "", note = "", added = {}): string {
+  const headers = Object.entries(added).map(([name, value]) => `with ${name}: ${value}`);
+  return [method, path, truncate(body), note, ...headers].filter((part) => part !== "").join(" ");
 }
 
 function truncate(text: string): string {

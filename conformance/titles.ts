@@ -11,6 +11,8 @@ const CHARACTERS = characters.split(" ").flatMap((range) => {
   return Array.from({ length: last - first + 1 }, (_, index) => String.fromCodePoint(first + index));
 });
 
+const BLANKS = ["", ...whitespace, " ".repeat(120), " ".repeat(121), "\u2003".repeat(130)];
+
 /** Deals titles. Most contain the marker of the run, so that no other client has them. */
 export class Titles {
   readonly #random: Random;
@@ -26,10 +28,7 @@ export class Titles {
     this.#marker = `${MARKER}${random.below(1_000_000)}`;
     this.characters = new Deck(CHARACTERS, random);
     this.texts = new Deck(texts, random);
-    this.blanks = new Deck(
-      ["", ...whitespace, " ".repeat(120), " ".repeat(121), "\u2003".repeat(130)],
-      random,
-    );
+    this.blanks = new Deck(BLANKS, random);
     const filled = lengths.flatMap((length) => fillers.map((filler) => this.#filled(length, filler)));
     this.lengths = new Deck(filled, random);
   }

@@ -22,6 +22,8 @@ export interface ProtectedRoute {
 }
 
 export const WITHOUT_CREDENTIALS: Attempt = { note: "without credentials" };
+/** As several kinds of clients send it. */
+export const EACH_WITHOUT = examples.headers.map((headers): Attempt => ({ ...WITHOUT_CREDENTIALS, headers }));
 
 export function withAuthorization(authorization: string, note: string): Attempt {
   return { headers: { authorization }, note };
@@ -63,7 +65,7 @@ export async function expectWithout(
   const name = /^[!-~]+$/.exec(client.target.user.name)?.[0] ?? "admin";
   const cookies = (await getWithCredentials(client, route)).headers.getSetCookie();
   const attempts = [
-    WITHOUT_CREDENTIALS,
+    ...EACH_WITHOUT,
     withEach(["cookie"], cookies.map((text) => text.split(";")[0]).join("; ")),
     withEach(examples.credentials.addressHeaders, "127.0.0.1"),
     withEach(examples.credentials.identityHeaders, name),
