@@ -87,7 +87,7 @@ interface RequestOptions {
 const MAX_RETRIES = 5;
 const MAX_DELAY_S = 10;
 
-/** What some clients and proxies add to a request, which must change no answer. Each request has the next one. */
+/** What some clients and proxies add to a request, which must change no answer. Each request without other headers has the next one. */
 const ADDED: readonly Readonly<Record<string, string>>[] = examples.headers;
 
 /** The program was told to stop, so no further request is sent. */
@@ -126,7 +126,7 @@ export class TargetClient {
     const { token, user } = this.target;
     const secrets = [token, user.password].map((secret) => encodeURIComponent(secret) || "no secret");
     const shownPath = secrets.reduce((shown, secret) => shown.replaceAll(secret, "SECRET"), path);
-    const added = ADDED[this.sent % ADDED.length];
+    const added = given === undefined ? ADDED[this.sent % ADDED.length] : {};
     const request = describeRequest(method, shownPath, body, note, added);
     const type = body === undefined ? {} : { "content-type": "application/json" };
     const headers = new Headers({ ...type, ...added, ...given });

@@ -12,6 +12,7 @@ import {
   dismiss,
   expectTitles,
   focusedName,
+  pasteLines,
   reject,
   start,
   storedTitles,
@@ -110,6 +111,47 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 (one)", ...left, "3 three"]);
     await expectTitles(page, ["(one)", ...left.map(() => "two"), "three"]);
     expect(await page.getByRole("alert").count()).toBe(0);
+  });
+
+  test("ticks pasted to-dos although the page closes after the service has created the first", async () => {
+    const { page: first, store, service } = await openList(["one"]);
+    let created = 0;
+    await first.route("**/api/todos", (route) =>
+      route.request().method() === "POST" && ++created > 1 ? route.abort() : route.continue(),
+    );
+    await pasteLines(first, "[x] two\n[x] three");
+    await until(() => created > 1, "the page tries to create the second");
+    await closeTab(first);
+    const page = await first.context().newPage();
+    await page.goto(service.url);
+    await untilStored(store, ["1 one", "2 (two)", "3 (three)"]);
+    await untilChanges(page, 0);
+  });
+
+  test("sends no change of another user when the page closes before it knows who is signed in", async () => {
+    const { page: first, store, service } = await openList(["one"]);
+    const context = first.context();
+    await context.setOffline(true);
+    await first.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilChanges(first, 1);
+    // As in private mode, where a user has made it.
+    await first.evaluate(() => {
+      for (const [name, text] of Object.entries<string>(localStorage))
+        if (name.includes("change."))
+          localStorage.setItem(name, JSON.stringify({ ...JSON.parse(text), owner: "user ada" }));
+    });
+    await closeTab(first);
+    await context.setOffline(false);
+    const page = await context.newPage();
+    await page.addInitScript("navigator.locks.request = () => new Promise(() => {})");
+    await page.goto(service.url);
+    await expectTitles(page, ["(one)"]);
+    await closeTab(page);
+    const last = await context.newPage();
+    await last.addInitScript("navigator.locks.request = () => new Promise(() => {})");
+    await last.goto(service.url);
+    await untilChanges(last, 1);
+    expect(await storedTitles(store)).toEqual(["1 one"]);
   });
 
   test("does not repeat a tick that may have arrived when the page closes", async () => {

@@ -4,7 +4,7 @@ import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
 import { isWaiting } from "./model/edits.ts";
 import { Outbox } from "./model/outbox.ts";
-import { State } from "./model/state.ts";
+import { type LastList, State } from "./model/state.ts";
 import type { Session } from "./people/requests.ts";
 import { SessionView } from "./people/session.ts";
 import { createFetch, isBrowserRejected, type ListState, PageApi } from "./sync/connection.ts";
@@ -228,12 +228,18 @@ addEventListener("pagehide", () => {
 });
 addEventListener("pageshow", () => outbox.reload());
 
-/** A browser with a damaged profile never answers. */
-const noList = delay(LAST_LIST_DELAY_MS, undefined).then(() => undefined);
-const kept = await Promise.race([readLastList(), noList]);
-setTimeout(() => {
-  if (state.confirmed.length === 0) showLastList();
-}, LAST_LIST_DELAY_MS);
+let kept: LastList | undefined;
+const reading = readLastList().then((list) => {
+  kept = list;
+});
+// A slow phone needs longer to read the list, and a browser with a damaged profile never answers.
+const isLate = delay(LAST_LIST_DELAY_MS, undefined);
+isLate
+  .then(() => reading)
+  .then(() => {
+    if (state.confirmed.length === 0) showLastList();
+  });
+await Promise.race([reading, isLate]);
 
 api
   .follow({

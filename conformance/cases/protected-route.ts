@@ -23,7 +23,9 @@ export interface ProtectedRoute {
 
 export const WITHOUT_CREDENTIALS: Attempt = { note: "without credentials" };
 /** As several kinds of clients send it. */
-export const EACH_WITHOUT = examples.headers.map((headers): Attempt => ({ ...WITHOUT_CREDENTIALS, headers }));
+export const EACH_WITHOUT: readonly Attempt[] = examples.headers.map((headers) => {
+  return { headers, note: `without credentials, with ${JSON.stringify(headers)}` };
+});
 
 export function withAuthorization(authorization: string, note: string): Attempt {
   return { headers: { authorization }, note };

@@ -103,7 +103,7 @@ function find(setting: Setting, flags: Flags, env: Environment): Sourced | undef
 }
 
 /** Returns the flag or the variable that sets a setting; without either, the names of both: `--port or TODO_PORT`. */
-export function getSource(setting: Setting, flags: Flags, env: Environment): string {
+function getSource(setting: Setting, flags: Flags, env: Environment): string {
   const { flag } = setting;
   const names = [...(flag === undefined ? [] : [longName(flag)]), ...getVariables(setting).slice(0, 1)];
   return find(setting, flags, env)?.source ?? names.join(" or ");

@@ -67,7 +67,7 @@ describe("signIn and signOut", () => {
       name: "TypeError",
       message: expect.stringContaining("token"),
     });
-    expect(service.store.keys.list()).toHaveLength(1);
+    expect(await service.store.keys.list()).toHaveLength(1);
   });
 
   test("reject wrong credentials, and a sign-out without a session", async () => {

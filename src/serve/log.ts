@@ -82,7 +82,7 @@ export function openLog(lowest: (typeof LOG_LEVELS)[number]): ProcessLog {
 }
 
 /** Returns a line of the log. It never throws, whatever the fields contain. */
-export type FormatLine = (level: keyof Log, fields: object, message: string) => string;
+type FormatLine = (level: keyof Log, fields: object, message: string) => string;
 
 /** Returns one JSON object: `{"level":"info","time":"2026-11-24T08:00:00.000Z","url":"http://…","msg":"listening"}`. */
 export const formatJson: FormatLine = (level, fields, message) =>

@@ -52,8 +52,11 @@ test.each([
 
 describe("todo serve does not start with", () => {
   /** Runs the server in this process, because it fails before it listens. */
-  const complaint = (line: string, code?: number): Promise<string> =>
-    complaintOf(callTodo(["serve", "--port", "0", "--log-level", "silent", ...line.split(" ")]), code);
+  const complaint = (line: string, code?: number): Promise<string> => {
+    // A path may have spaces.
+    const flags = line.split(/ (?=--)/).flatMap((flag) => flag.split(/ (.*)/s).filter(Boolean));
+    return complaintOf(callTodo(["serve", "--port", "0", "--log-level", "silent", ...flags]), code);
+  };
 
   // Each start in this process listens to the errors of its outputs.
   for (const output of [process.stdout, process.stderr]) output.setMaxListeners(100);

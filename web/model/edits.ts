@@ -5,6 +5,8 @@ import type { Change, Target } from "./change.ts";
 
 /** The maximum number of targets of one change. */
 export const MAX_TARGETS = 100;
+/** The maximum number of changes that are sent at the same time, besides new to-dos. */
+const MAX_SENDING = 20;
 /** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
 export const MAX_CLOSING = 500;
 
@@ -109,6 +111,7 @@ export function selectReady(
   const current = changes.filter(({ key }) => sending.has(key));
   const isCreating = current.some(({ kind }) => kind === "created");
   let isBusy = current.some(isBulk);
+  let free = MAX_SENDING - current.filter(({ kind }) => kind !== "created").length;
   const created: Change[] = [];
   const groups: Changes[] = [];
   for (const change of changes) {
@@ -117,8 +120,9 @@ export function selectReady(
     for (const { id } of targets) earlier.add(id);
     if (!isFirst || sending.has(key) || isWaiting(change) || !mayThisSend(change)) continue;
     if (kind === "created") created.push(change);
-    else if (!(isBusy && isBulk(change))) {
+    else if (free > 0 && !(isBusy && isBulk(change))) {
       isBusy ||= isBulk(change);
+      free--;
       groups.push([change]);
     }
   }

@@ -14,6 +14,8 @@ export interface Answer extends Confirmation {
 const CHANGE = "change.";
 /** A message to the other windows, which get it before they see that the answered changes are gone. */
 const ANSWERS = "answers";
+/** A message to the other windows: the keys of the changes that a closing page leaves. */
+const LEFT = "left";
 
 /**
  * The user's unsent changes, in order. They survive the page in localStorage, and all windows of the browser share them. A
@@ -30,20 +32,24 @@ export class Outbox extends EventTarget {
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The keys of the changes that were made in this page, or that it found at its start. Without Web Locks, it sends only these. */
-  readonly #mine: Set<string>;
+  /** The keys of the changes that were made in this page. When it closes, it sends only these. */
+  readonly #mine = new Set<string>();
+  /** The keys of the changes that the page found at its start, or that a closed page left. Without Web Locks, it sends these, too. */
+  readonly #found: Set<string>;
   readonly #created = new Map<TodoId, Todo>();
 
   constructor() {
     super();
     onSettingChange((name, value) => {
       if (name === ANSWERS && value !== undefined) this.#keepAnswers(JSON.parse(value));
+      if (name === LEFT && value !== undefined) for (const key of JSON.parse(value)) this.#found.add(key);
       if (!name.startsWith(CHANGE)) return;
       const others = this.#all.filter(({ key }) => CHANGE + key !== name);
-      this.#receive([...others, ...parseChange(value)]);
+      // The event may be older than what is stored.
+      this.#receive([...others, ...parseChange(name, readSetting(name))]);
     });
     this.reload();
-    this.#mine = new Set(edits.toKeys(this.#all));
+    this.#found = new Set(edits.toKeys(this.#all));
   }
 
   /** The changes of the owner, in order. Those of someone else are neither shown nor sent. */
@@ -72,18 +78,23 @@ export class Outbox extends EventTarget {
   /** Edits what this window has, and stores the difference. */
   #edit(edit: (changes: readonly Change[]) => readonly Change[]): void {
     const [before, after] = [new Set(this.#all), edit(this.#all)];
-    const keys = edits.toKeys(after);
+    const [known, keys] = [edits.toKeys(this.#all), edits.toKeys(after)];
     const removed = this.#all.filter(({ key }) => !keys.has(key));
     const stored = after.filter((change) => !before.has(change));
     if (removed.length + stored.length === 0) return;
     for (const { key } of removed) writeSetting(CHANGE + key);
-    for (const change of stored) this.#store(change);
+    // What another window has removed, such as at a sign-out, must not come back.
+    for (const change of stored) if (!known.has(change.key) || isStored(change)) this.#store(change);
     this.#show(after);
   }
 
   #store(change: Change): void {
     if (change.isHeld === true || this.unstored.aborted) return;
-    if (!writeSetting(CHANGE + change.key, JSON.stringify(change))) this.#unstored.abort();
+    const name = CHANGE + change.key;
+    if (writeSetting(name, JSON.stringify(change))) return;
+    // Another window must not send an older version.
+    writeSetting(name);
+    this.#unstored.abort();
   }
 
   #show(changes: readonly Change[]): void {
@@ -101,7 +112,7 @@ export class Outbox extends EventTarget {
   /** Reads the stored changes. A page that was frozen has missed those of other windows. */
   reload(): void {
     if (this.unstored.aborted) return;
-    const stored = [...listSettings(CHANGE).values()].flatMap(parseChange);
+    const stored = [...listSettings(CHANGE)].flatMap(([name, text]) => parseChange(name, text));
     this.#receive([...stored, ...this.#all.filter(({ isHeld }) => isHeld)]);
   }
 
@@ -188,13 +199,16 @@ export class Outbox extends EventTarget {
 
   /** Returns the changes that this window may send now, in groups that do not wait for each other. */
   selectReady(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
-    return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || this.#mine.has(key));
+    const isOurs = (key: string): boolean => this.#mine.has(key) || this.#found.has(key);
+    return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || isOurs(key));
   }
 
   /** Marks a change as sent. Returns undefined if it was undone meanwhile. */
-  claim({ key }: Change, position: string): Change | undefined {
-    this.#edit((changes) => edits.markSent(changes, new Set([key]), position));
-    return this.#all.find((change) => change.key === key);
+  claim(change: Change, position: string): Change | undefined {
+    // Another window may have undone it, as an event will say.
+    if (!this.unstored.aborted && !isStored(change)) this.#show(without(this.#all, [change]));
+    this.#edit((changes) => edits.markSent(changes, new Set([change.key]), position));
+    return this.#all.find(({ key }) => key === change.key);
   }
 
   /** Removes targets whose requests are done, with the service's answers to them. */
@@ -212,7 +226,6 @@ export class Outbox extends EventTarget {
 
   #keepAnswers(answers: readonly Answer[]): void {
     for (const { id, kind, todo } of answers) if (kind === "create") this.#created.set(id, todo);
-    this.#all = edits.rename(this.#all, this.#created);
     this.onAnswers(answers);
   }
 
@@ -225,8 +238,11 @@ export class Outbox extends EventTarget {
     if (readSetting("owner") !== this.owner) this.#unstored.abort();
     this.reload();
     this.release();
+    // Until the service has answered, it is not known whose the others are.
+    const own = this.sendable.filter(({ key, owner }) => owner === this.owner && this.#mine.has(key));
+    writeSetting(LEFT, JSON.stringify([...edits.toKeys(own)]));
+    writeSetting(LEFT);
     if (position === undefined) return [];
-    const own = this.sendable.filter(({ key }) => this.#mine.has(key));
     const sending = edits.toKeys(edits.selectClosing(own));
     this.#edit((changes) => edits.markSent(changes, sending, position));
     return this.sendable.filter(({ key }) => sending.has(key));
@@ -236,11 +252,13 @@ export class Outbox extends EventTarget {
 const without = (changes: readonly Change[], removed: readonly Change[]): readonly Change[] =>
   changes.filter((change) => !removed.includes(change));
 
+const isStored = ({ key }: Change): boolean => readSetting(CHANGE + key) !== undefined;
+
 /** Returns no change for a text that another program of this origin, or another version of the page, has written. */
-function parseChange(text = ""): readonly Change[] {
+function parseChange(name: string, text = ""): readonly Change[] {
   try {
     const change = JSON.parse(text);
-    return Array.isArray(change.targets) ? [change] : [];
+    return change.targets.length > 0 && CHANGE + change.key === name ? [change] : [];
   } catch {
     return [];
   }

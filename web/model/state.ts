@@ -15,6 +15,9 @@ export interface LastList {
   readonly readAt: Date;
 }
 
+/** About one frame. */
+const DROP_DELAY_MS = 16;
+
 /** What the state needs of the outbox. */
 type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener" | "drop">;
 
@@ -23,6 +26,7 @@ export class State {
   readonly #outbox: Changes;
   readonly overlay = new Overlay();
   #confirmed: readonly Todo[] = [];
+  #dropTimer: ReturnType<typeof setTimeout> | undefined;
   /** All to-dos with the effects of the user's changes, until something changes. */
   #shown: readonly Todo[] | undefined;
   /** The position of the list in the event stream, or undefined until the list has loaded. */
@@ -80,7 +84,8 @@ export class State {
     this.confirmed = todos;
     this.position = position;
     this.overlay.advance(position);
-    this.#dropReopened();
+    // Once for many events, because each look at a long list takes milliseconds. Whoever sends a change looks again.
+    this.#dropTimer ??= setTimeout(() => this.#dropReopened(), DROP_DELAY_MS);
   }
 
   /** The service has answered changes. Their effects stay until the list has them. */
@@ -110,6 +115,7 @@ export class State {
 
   /** Clearing done to-dos must not delete one that someone reopens before it is sent. */
   #dropReopened(): void {
+    this.#dropTimer = undefined;
     for (const change of this.#outbox.changes) {
       if (change.kind !== "cleared" || change.sent !== undefined) continue;
       const reopened = this.findReopened(change);

@@ -29,9 +29,12 @@ export class DevicesDialog {
   #shown = "";
   /** The code of the link that the dialog shows. */
   #shownCode: string | undefined;
+  /** Asks about unsent changes. */
+  readonly #question = createElement("p", { className: "field-error", role: "alert" });
 
   constructor(options: DevicesOptions) {
     this.#options = options;
+    errorElement.after(this.#question);
     requireElement("#add-device", HTMLButtonElement).onclick = () => this.#addDevice();
     requireElement("#close-devices", HTMLButtonElement).onclick = () => dialog.close();
     addEventListener("focus", () => {
@@ -45,7 +48,7 @@ export class DevicesDialog {
 
   async show(): Promise<void> {
     this.#hideLink("");
-    errorElement.textContent = "";
+    this.#question.textContent = "";
     if (!dialog.open) dialog.showModal();
     this.#shown = "";
     await this.#loadDevices();
@@ -172,7 +175,7 @@ export class DevicesDialog {
     const answer = createButton(`Sign out and delete ${object}`, () => this.#endSession(), {
       className: "secondary",
     });
-    errorElement.replaceChildren(`${subject} not sent. `, answer);
+    this.#question.replaceChildren(`${subject} not sent. `, answer);
   }
 
   async #endSession(): Promise<void> {

@@ -175,7 +175,7 @@ export function addHealthCommand(program: Command, process: CommandProcess): voi
 }
 
 /** Sends a GET request to a server on this machine. */
-export const fetchLocally = (url: string): Promise<Response> =>
+const fetchLocally = (url: string): Promise<Response> =>
   fetch(url, {
     signal: AbortSignal.timeout(TIMEOUT_MS),
     // The certificate is for the public name, not for this address. The request contains no secret.

@@ -186,20 +186,20 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.keys
+CREATE FUNCTION todo_service.list_keys() RETURNS SETOF todo_service.key_rows
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT k.* FROM todo_service.keys k ORDER BY k.created_at, k.added;
+  SELECT k.* FROM todo_service.key_rows k ORDER BY k.created_at, k.added;
 $$;
 
-CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.keys
+CREATE FUNCTION todo_service.find_key(hash bytea) RETURNS SETOF todo_service.key_rows
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY SELECT k.* FROM todo_service.keys k WHERE k.token_hash = hash;
+  RETURN QUERY SELECT k.* FROM todo_service.key_rows k WHERE k.token_hash = hash;
 END
 $$;
 
 -- Returns the keys as list_keys does. No other transaction can change them until this one ends.
-CREATE FUNCTION todo_service.lock_keys() RETURNS SETOF todo_service.keys
+CREATE FUNCTION todo_service.lock_keys() RETURNS SETOF todo_service.key_rows
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   LOCK TABLE todo_service.keys IN SHARE ROW EXCLUSIVE MODE;
@@ -208,7 +208,7 @@ END
 $$;
 
 -- Adds a key, or changes the one with its id.
-CREATE FUNCTION todo_service.put_key(key todo_service.keys) RETURNS void
+CREATE FUNCTION todo_service.put_key(key todo_service.key_rows) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   INSERT INTO todo_service.keys OVERRIDING USER VALUE SELECT key.*
   ON CONFLICT (id) DO UPDATE SET name = excluded.name, expires_at = excluded.expires_at, last_used_at = excluded.last_used_at;

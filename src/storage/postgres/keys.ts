@@ -18,9 +18,9 @@ export function openPostgresKeys(url: string): Promise<KeyStoreHandle> {
 
 /** Returns the keys and the time of the database. */
 const LOCK_KEYS = "SELECT k.*, todo_service.clock_ms() AS clock FROM todo_service.lock_keys() k";
-/** A row of the table, whose column `added` the database sets. */
+/** The database sets the last column, `added`. */
 const PUT_KEY =
-  "SELECT todo_service.put_key(ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)::todo_service.keys)";
+  "SELECT todo_service.put_key(ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, NULL)::todo_service.key_rows)";
 
 /** Returns the API keys from the oldest to the newest. */
 export const storedKeys = async (sql: SQL): Promise<StoredKey[]> =>

@@ -15,6 +15,9 @@ CREATE TABLE todo_service.keys (
   created_at bigint NOT NULL, expires_at bigint, last_used_at bigint, lifetime bigint, scope text NOT NULL,
   made_with text, added bigint GENERATED ALWAYS AS IDENTITY
 );
+-- The rows that functions take and return. A new column of the table does not change them for running replicas.
+CREATE VIEW todo_service.key_rows AS
+SELECT id, name, token_hash, created_at, expires_at, last_used_at, lifetime, scope, made_with, added FROM todo_service.keys;
 -- The table has one row. Each write locks it, so ids and positions have no gaps and follow the order of commits.
 CREATE TABLE todo_service.store (
   epoch text NOT NULL, run text NOT NULL, last_id bigint NOT NULL, sequence bigint NOT NULL,

@@ -41,8 +41,8 @@ export function toStoredKey(row: KeyRow): StoredKey {
 
 type MadeWith = Required<Pick<Key, "kind" | "parent">>;
 
-/** A key that was made with something damaged or unknown is a link, which must not sign in. */
-const UNKNOWN: MadeWith = { kind: "link", parent: { kind: "client", name: "", entryHash: "" } };
+/** A key that was made with something damaged or unknown is a link that never signs in, because no entry has this hash. */
+const UNKNOWN: MadeWith = { kind: "link", parent: { kind: "client", name: "", entryHash: "unknown" } };
 
 const LINK = "code:";
 

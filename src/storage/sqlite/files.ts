@@ -42,8 +42,8 @@ export function canonicalPath(path: string): string {
   } catch (cause) {
     if (cause instanceof PreconditionError) throw cause;
     const message = `${path}: ${describeFsError(cause)}`;
-    // Another attempt does not make a folder of a file.
-    throw getErrno(cause) === "ENOTDIR"
+    // Another attempt does not make a folder of a file, or a name shorter.
+    throw /^(?:ENOTDIR|ENAMETOOLONG)$/.test(String(getErrno(cause)))
       ? new PreconditionError(message, { cause })
       : new StoreUnavailableError(message, { cause });
   }
@@ -138,7 +138,7 @@ export function createPrivate(path: string): void {
   try {
     if (process.getuid?.() === 0) createForOwner(path);
   } catch {
-    // It may have another owner.
+    // Otherwise it belongs to root.
   }
   try {
     closeSync(openSync(path, "wx", PRIVATE_MODE));

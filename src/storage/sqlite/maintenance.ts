@@ -53,7 +53,7 @@ import { MAX_SQLITE_ID } from "./store.ts";
 /**
  * Runs a function on an existing store, which a server may be using. Changes nothing: a connection that writes would move a damaged
  * WAL to the database when it closes.
- * @param use gets the function that `readMark` returns, for this store
+ * @param use gets a function that compares the mark: it throws, or returns a warning
  */
 async function withStore<T>(
   path: string,
