@@ -56,11 +56,11 @@ export async function checkServer(options: Options): Promise<Report> {
     const model = await runModel(client, { ...options, seed });
     await client.cleanup();
     const byCase = await runCases(client, options, model.violation);
-    const results = rules.map((rule) =>
-      rule.byModel === true
-        ? modelResult(rule, model, options)
-        : (byCase.find((result) => result.rule === rule) ?? notObservable(rule)),
-    );
+    const results = rules.map((rule): Result => {
+      if (rule.byModel === true) return modelResult(rule, model, options);
+      const notObservable = { rule, status: "not observable", reason: rule.notObservable ?? "" } as const;
+      return byCase.find((result) => result.rule === rule) ?? notObservable;
+    });
     return {
       results,
       passed: results.every(isAcceptable),
@@ -141,10 +141,6 @@ const skipped = (rule: Rule, need: Need): Result => ({ rule, status: "skipped", 
 
 const isAvailable = (need: Need, options: Options): boolean =>
   need === "fresh" ? options.fresh === true : options[need] !== undefined;
-
-function notObservable(rule: Rule): Result {
-  return { rule, status: "not observable", reason: rule.notObservable ?? "" };
-}
 
 function isAcceptable({ rule, status }: Result): boolean {
   return status === "skipped" ? rule.needs === "fresh" : !["failed", "not judged"].includes(status);

@@ -33,6 +33,4 @@ export function isStoredFor(stored: string, sent: string): boolean {
 }
 
 /** Removes everything at both ends that some trim function removes. */
-export function trim(title: string): string {
-  return title.replace(MARGINS, "");
-}
+export const trim = (title: string): string => title.replace(MARGINS, "");
