@@ -223,7 +223,7 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
       const manual = await system.shell(
         `dpkg-deb --extract /packages/${OLD} /tmp/content; cat /tmp/content/usr/share/man/man1/todo.1; rm -r /tmp/content`,
       );
-      for (const command of ["todo serve", "todo keys create"])
+      for (const command of ["todo serve", "todo keys create <name>"])
         expect(manual).toContain(`.SS "\\fB${command}\\fP"`);
       expect(manual).not.toMatch(/^\||```|\]\(/m);
     });

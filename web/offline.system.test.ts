@@ -103,6 +103,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     await untilKept(page, ["one", "two", "three"]);
     await service[Symbol.asyncDispose]();
 
+    // As on a slow phone.
+    await page.addInitScript(() => {
+      const { match } = CacheStorage.prototype;
+      CacheStorage.prototype.match = async function (...query) {
+        await new Promise((resolve) => setTimeout(resolve, 1500));
+        return match.apply(this, query);
+      };
+    });
     await page.reload();
     await expectTitles(page, ["one", "three"]);
     const notice = page.locator("#notice");

@@ -130,6 +130,9 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
       await openDevices(page);
       await page.getByRole("button", { name: "Sign out this browser" }).dblclick();
       await page.locator("#devices [role=alert]").getByText("1 change is not sent.").waitFor();
+      const loaded = page.waitForResponse("**/api/session");
+      await page.evaluate("dispatchEvent(new Event('focus'))");
+      await loaded;
       expect(await accessibilityViolations(page)).toEqual([]);
       await page.getByRole("button", { name: answer, exact: true }).click();
     }
