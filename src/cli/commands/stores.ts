@@ -33,7 +33,7 @@ export function addStoreCommands(program: Command, process: CommandProcess): voi
     .action((file: string | undefined, flags: Flags) => check(process, file, flags));
   add(
     "migrate",
-    "Update the schema of a store. On PostgreSQL, also creates it: run it as the owner of the schema.",
+    "Update the schema of a store. On PostgreSQL, also creates it: run it as its owner.",
     KEPT_URLS,
   )
     .addHelpText("after", "\nA server does the same at its start, if it has the rights.")
