@@ -134,6 +134,8 @@ export class Outbox extends EventTarget {
    * @param confirmed the to-dos that the service has as the change leaves them
    */
   add(kind: ChangeKind, targets: readonly Target[], confirmed: ReadonlySet<TodoId>): readonly Change[] {
+    // A change that another window sends is known here later, by an event, than it is stored.
+    this.reload();
     const parts = this.#split(kind, targets);
     this.#edit((changes) => edits.replaceUnsent(changes, parts, confirmed));
     return parts;
@@ -169,6 +171,7 @@ export class Outbox extends EventTarget {
    * releases decides, and not that of the clicks.
    */
   release(parts = this.#all): void {
+    this.reload();
     const held = this.#findHeld(parts);
     const released = held.map(({ isHeld, ...change }) => ({ ...change, key: this.#newKey() }));
     if (held.length === 0) return;
