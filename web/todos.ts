@@ -233,13 +233,11 @@ const reading = readLastList().then((list) => {
   kept = list;
 });
 // A slow phone needs longer to read the list, and a browser with a damaged profile never answers.
-const isLate = delay(LAST_LIST_DELAY_MS, undefined);
-isLate
-  .then(() => reading)
-  .then(() => {
-    if (state.confirmed.length === 0) showLastList();
-  });
-await Promise.race([reading, isLate]);
+const delayed = delay(LAST_LIST_DELAY_MS, undefined);
+Promise.all([delayed, reading]).then(() => {
+  if (state.confirmed.length === 0) showLastList();
+});
+await Promise.race([reading, delayed]);
 
 api
   .follow({

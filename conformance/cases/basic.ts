@@ -69,6 +69,7 @@ export const cases = {
   async "basic.password.refused"(client: TargetClient) {
     const { name, password } = client.target.user;
     const plain = password.normalize("NFD").replace(/\p{M}/gu, "");
+    // The first one is below, with a character that differs in its high byte only.
     const [, ...similar] = similarSecrets(password);
     const sameLowByte = String.fromCharCode(password.charCodeAt(0) + 0x100);
     const wrong: [note: string, password: string][] = [

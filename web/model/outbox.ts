@@ -134,7 +134,7 @@ export class Outbox extends EventTarget {
    * @param confirmed the to-dos that the service has as the change leaves them
    */
   add(kind: ChangeKind, targets: readonly Target[], confirmed: ReadonlySet<TodoId>): readonly Change[] {
-    // A change that another window sends is known here later, by an event, than it is stored.
+    // Another window may have stored that it sends a change. The event that says so comes later.
     this.reload();
     const parts = this.#split(kind, targets);
     this.#edit((changes) => edits.replaceUnsent(changes, parts, confirmed));
@@ -171,10 +171,10 @@ export class Outbox extends EventTarget {
    * releases decides, and not that of the clicks.
    */
   release(parts = this.#all): void {
+    if (!this.isHeld(parts)) return;
     this.reload();
     const held = this.#findHeld(parts);
     const released = held.map(({ isHeld, ...change }) => ({ ...change, key: this.#newKey() }));
-    if (held.length === 0) return;
     this.#edit((changes) => edits.replaceUnsent(without(changes, held), released, new Set()));
   }
 
@@ -217,8 +217,7 @@ export class Outbox extends EventTarget {
   /** Removes targets whose requests are done, with the service's answers to them. */
   settle({ key }: Change, done: ReadonlySet<TodoId>, answers: readonly Answer[]): void {
     this.#keepAnswers(answers);
-    if (answers.length > 0) writeSetting(ANSWERS, JSON.stringify(answers));
-    writeSetting(ANSWERS);
+    if (answers.length > 0) tell(ANSWERS, answers);
     this.#edit((changes) => edits.settle(changes, key, done, this.#created));
   }
 
@@ -241,10 +240,9 @@ export class Outbox extends EventTarget {
     if (readSetting("owner") !== this.owner) this.#unstored.abort();
     this.reload();
     this.release();
-    // Until the service has answered, it is not known whose the others are.
+    // The owner of this window is unknown until the service has answered, and the others may be another user's.
     const own = this.sendable.filter(({ key, owner }) => owner === this.owner && this.#mine.has(key));
-    writeSetting(LEFT, JSON.stringify([...edits.toKeys(own)]));
-    writeSetting(LEFT);
+    tell(LEFT, [...edits.toKeys(own)]);
     if (position === undefined) return [];
     const sending = edits.toKeys(edits.selectClosing(own));
     this.#edit((changes) => edits.markSent(changes, sending, position));
@@ -254,6 +252,12 @@ export class Outbox extends EventTarget {
 
 const without = (changes: readonly Change[], removed: readonly Change[]): readonly Change[] =>
   changes.filter((change) => !removed.includes(change));
+
+/** Sends a message to the other windows. They get it in the order of the settings that this window writes. */
+function tell(name: string, message: readonly unknown[]): void {
+  writeSetting(name, JSON.stringify(message));
+  writeSetting(name);
+}
 
 const isStored = ({ key }: Change): boolean => readSetting(CHANGE + key) !== undefined;
 

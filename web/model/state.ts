@@ -84,7 +84,7 @@ export class State {
     this.confirmed = todos;
     this.position = position;
     this.overlay.advance(position);
-    // Once for many events, because each look at a long list takes milliseconds. Whoever sends a change looks again.
+    // Once for many events, because a check of a long list takes milliseconds. The sender checks each clearing again.
     this.#dropTimer ??= setTimeout(() => this.#dropReopened(), DROP_DELAY_MS);
   }
 

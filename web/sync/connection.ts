@@ -70,6 +70,7 @@ export interface FollowOptions {
 
 /** The service, with a list that continues on bad networks. */
 export class PageApi extends TodoApiCore {
+  /** Public, because the sender needs the position of each answer. */
   declare readonly writes: Writes;
   /** The last list, which a new connection continues. */
   #from: Snapshot | undefined;

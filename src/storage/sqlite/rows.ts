@@ -214,8 +214,8 @@ export function readKeys(database: Database): StoredKey[] {
 }
 
 /** Returns what API keys add to the checksum. */
-export const sumOfKeys = (keys: Iterable<StoredKey>): number =>
-  [...keys].reduce((sum, key) => sum + crcOf(...toValues(key)), 0);
+export const sumOfKeys = (keys: readonly StoredKey[]): number =>
+  keys.reduce((sum, key) => sum + crcOf(...toValues(key)), 0);
 
 /** Inserts an API key, or changes the one with its id. */
 export function putKey(database: Database, key: StoredKey): void {
@@ -232,18 +232,14 @@ export function putKey(database: Database, key: StoredKey): void {
 export function changeKeys(database: Database, change: KeyChange): Counters | undefined {
   const counters = readCounters(database);
   const keys = new Map(readKeys(database).map((key) => [key.id, key]));
-  const others = Number(counters.checksum) - sumOfKeys(keys.values());
   const difference = decide(keys, change);
   if (difference === undefined) return undefined;
-  for (const id of difference.remove) {
-    database.query("DELETE FROM keys WHERE id = ?").run(id);
-    keys.delete(id);
-  }
-  for (const key of difference.put) {
-    putKey(database, key);
-    keys.set(key.id, key);
-  }
-  const checksum = toChecksum(others + sumOfKeys(keys.values()));
+  const [remove, put] = [[...difference.remove], difference.put];
+  for (const id of remove) database.query("DELETE FROM keys WHERE id = ?").run(id);
+  for (const key of put) putKey(database, key);
+  const changed = new Set([...remove, ...put.map(({ id }) => id)]);
+  const before = [...changed].flatMap((id) => keys.get(id) ?? []);
+  const checksum = toChecksum(Number(counters.checksum) - sumOfKeys(before) + sumOfKeys(put));
   return { ...counters, checksum, key_changes: counters.key_changes + 1n };
 }
 
