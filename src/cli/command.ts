@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { type Flags, readStoreUrl } from "../config/config.ts";
 import { SETTINGS, SettingOption } from "../config/settings.ts";
-import { asUsageError, CommandError, INTERRUPTED_EXIT_CODE, UsageError } from "../config/usage-error.ts";
+import { asUsageError, CommandError, interrupted, UsageError } from "../config/usage-error.ts";
 import { errorMessage } from "../error-message.ts";
 import { PreconditionError, type StoreAdmin, type TaskOptions } from "../storage/maintenance.ts";
 import { openStoreAdmin } from "../storage/open.ts";
@@ -25,18 +25,6 @@ export async function runCommand(
     if (error instanceof CommandError) throw error;
     throw interrupt.signal.aborted ? interrupted() : toError(error);
   }
-}
-
-/** Returns the error of a command that Ctrl-C ended. */
-export const interrupted = (): CommandError => new CommandError("interrupted", INTERRUPTED_EXIT_CODE);
-
-/** Settles as the promise does, or rejects with the reason of the signal if that aborts first. */
-export function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort);
-  if (signal.aborted) onAbort();
-  return Promise.race([promise, aborted.promise]).finally(() => signal.removeEventListener("abort", onAbort));
 }
 
 /** The URLs of SQLite files, and of every store that outlives its server. */

@@ -26,6 +26,9 @@ export class UsageError extends CommandError {
   }
 }
 
+/** Returns the error of a command that Ctrl-C ended. */
+export const interrupted = (): CommandError => new CommandError("interrupted", INTERRUPTED_EXIT_CODE);
+
 /** Returns an error as a UsageError that names its subject, such as a flag with its value. */
 export function toUsageError(subject: string, error: unknown): UsageError {
   const violations = error instanceof ServiceError ? error.errors : undefined;

@@ -5,7 +5,13 @@ import { version } from "../../../package.json" with { type: "json" };
 import { type Flags, readService } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, SettingOption } from "../../config/settings.ts";
-import { asUsageError, CommandError, NOT_FOUND_EXIT_CODE, UsageError } from "../../config/usage-error.ts";
+import {
+  asUsageError,
+  CommandError,
+  interrupted,
+  NOT_FOUND_EXIT_CODE,
+  UsageError,
+} from "../../config/usage-error.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
@@ -19,7 +25,6 @@ import {
   runOnService,
   toCommandError,
 } from "../client-command.ts";
-import { interrupted } from "../command.ts";
 import {
   type CommandProcess,
   getColumns,

@@ -6,7 +6,7 @@ import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
 import { PreconditionError, type StoreAdmin, type TransferSummary } from "../../storage/maintenance.ts";
-import { addStoreCommand, KEPT_URLS, runOnStore, unlessAborted } from "../command.ts";
+import { addStoreCommand, KEPT_URLS, runOnStore } from "../command.ts";
 import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
 
 /** Only the owner may read an export, because all of it is data that private mode protects. */
@@ -103,4 +103,13 @@ function printSummary(output: Output, what: string, summary: TransferSummary): v
   output.write(
     `${what} ${todos} ${todos === 1 ? "to-do" : "to-dos"}, the last id is ${lastId}${more}${less}\n`,
   );
+}
+
+/** Settles as the promise does, or rejects with the reason of the signal if that aborts first. */
+function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", onAbort);
+  if (signal.aborted) onAbort();
+  return Promise.race([promise, aborted.promise]).finally(() => signal.removeEventListener("abort", onAbort));
 }

@@ -1,8 +1,7 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { asUsageError, UsageError } from "../../config/usage-error.ts";
+import { asUsageError, interrupted, UsageError } from "../../config/usage-error.ts";
 import { decodeUtf8 } from "../../text.ts";
-import { interrupted } from "../command.ts";
 import type { CommandProcess } from "./output.ts";
 
 /** More than the longest password or token. */
