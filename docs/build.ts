@@ -170,7 +170,7 @@ function entry(
 
 async function commandLinePage(): Promise<string> {
   const program = await createProgram(process);
-  const described = new Set<string>();
+  const described = new Map<string, string>();
   const groups = Map.groupBy(visibleCommands(program), (command) => command.helpGroup().replace(/:$/, ""));
   const sections = [...groups].map(
     ([heading, commands]) =>
@@ -182,7 +182,7 @@ This page lists the commands of \`todo\` with their arguments and options.
 
 ${MARK}
 
-Every command also has \`--help\`. What several commands have is described where it occurs first.
+Every command also has \`--help\`. “As above” means the nearest description above.
 
 \`\`\`text
 ${textAfterHelp(program)}
@@ -194,9 +194,9 @@ ${sections.join("\n\n")}
 
 /**
  * Returns the section of a command, or those of its subcommands.
- * @param described the entries of options that a section above has
+ * @param described the last entry above of each argument and option
  */
-function commandSections(command: Command, above: string, described: Set<string>): string[] {
+function commandSections(command: Command, above: string, described: Map<string, string>): string[] {
   const name = `${above} ${command.name()}`;
   const subcommands = visibleCommands(command);
   if (subcommands.length > 0) return subcommands.flatMap((one) => commandSections(one, name, described));
@@ -224,13 +224,21 @@ const argumentTerm = (argument: Argument): string => {
   return argument.required ? `<${name}>` : `[${name}]`;
 };
 
-/** Returns an entry for each argument and option that no section above describes, and one entry for the other options. */
-function entriesOf({ registeredArguments, options }: Command, described: Set<string>): string[] {
-  const isNew = (text: string): boolean => !described.has(text);
-  const others = options.filter((option) => !isNew(optionEntry(option))).map(({ long }) => code(long ?? ""));
-  const news = [...registeredArguments.flatMap(argumentEntry), ...options.map(optionEntry)].filter(isNew);
-  for (const text of news) described.add(text);
-  return others.length === 0 ? news : [...news, `- As above: ${others.join(", ")}.`];
+/** Returns an entry for each argument and option that is not as the last one above, and one entry for the other options. */
+function entriesOf({ registeredArguments, options }: Command, described: Map<string, string>): string[] {
+  const entries = [
+    ...registeredArguments.flatMap((argument) =>
+      argumentEntry(argument).map((text) => ({ term: argumentTerm(argument), text })),
+    ),
+    ...options.map((option) => ({ term: option.long ?? "", text: optionEntry(option) })),
+  ];
+  const news = entries.filter(({ term, text }) => described.get(term) !== text);
+  const others = options.filter(({ long }) => !news.some(({ term }) => term === long));
+  for (const { term, text } of news) described.set(term, text);
+  return [
+    ...news.map(({ text }) => text),
+    ...(others.length === 0 ? [] : [`- As above: ${others.map(({ long }) => code(long ?? "")).join(", ")}.`]),
+  ];
 }
 
 function argumentEntry(argument: Argument): string[] {
