@@ -4,10 +4,6 @@ import { ServiceError } from "../../error.ts";
 
 const RESET_AFTER_MS = 15 * 60_000;
 const MAX_TRACKED = 10_000;
-/** Maximum concurrent checks for one network and user, so that they cannot fill the queue of slow checks. */
-const MAX_CONCURRENT = 16;
-/** Maximum attempts that wait for these checks. While a request waits, the runtime keeps up to 128 KiB of its body. */
-const MAX_WAITING = 256;
 /** Maximum delayed rejections. */
 const MAX_DELAYED = 250;
 const DELAY_STEP_MS = 2;
@@ -17,11 +13,8 @@ interface AttemptCount {
   /** Consecutive wrong passwords. A check in flight counts as wrong until it ends. */
   failures: number;
   inFlight: number;
-  waiting: number;
   /** The time when `failures` is reset, on the steady clock. */
   until: number;
-  /** Resolves when one of the checks in flight ends. */
-  settled: PromiseWithResolvers<void>;
 }
 
 export type LoginThrottle = ReturnType<typeof createLoginThrottle>;
@@ -42,13 +35,13 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
 
   /**
    * Runs a password check and returns its result. Rejects with `too_many_failures` at the limit, and with
-   * `credentials_unavailable` if too many attempts of the network for the user wait. A check that throws does not count.
+   * `credentials_unavailable` while a check in flight may still refund an attempt. A check that throws does not count.
    */
   async function attempt(network: string, user: string, check: () => Promise<boolean>): Promise<boolean> {
     if (maxFailures === 0) return check();
     // A digest limits the memory for long user names.
     const key = hash("sha256", JSON.stringify([network, user]));
-    const count = await reserve(key);
+    const count = reserve(key);
     let refund = 1;
     try {
       const isCorrect = await check();
@@ -58,8 +51,6 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
       count.failures = Math.max(0, count.failures - refund);
       count.inFlight--;
       keep(key, count);
-      count.settled.resolve();
-      count.settled = Promise.withResolvers();
     }
   }
 
@@ -74,29 +65,20 @@ export function createLoginThrottle(maxFailures: number, monotonicNow: () => num
     delayed--;
   }
 
-  /** Counts an attempt before its check. At the limit, waits while a check in flight may still refund an attempt. */
-  async function reserve(key: string): Promise<AttemptCount> {
-    for (;;) {
-      const now = monotonicNow();
-      const none = { failures: 0, inFlight: 0, waiting: 0, until: 0, settled: Promise.withResolvers<void>() };
-      const count: AttemptCount = full.get(key) ?? counts.get(key) ?? none;
-      if (count.until <= now) count.failures = 0;
-      if (count.failures < maxFailures && count.inFlight < MAX_CONCURRENT) {
-        count.failures++;
-        count.inFlight++;
-        count.until = now + RESET_AFTER_MS;
-        keep(key, count);
-        return count;
-      }
+  /** Counts an attempt before its check. */
+  function reserve(key: string): AttemptCount {
+    const now = monotonicNow();
+    const count = full.get(key) ?? counts.get(key) ?? { failures: 0, inFlight: 0, until: 0 };
+    if (count.until <= now) count.failures = 0;
+    if (count.failures >= maxFailures) {
       if (count.inFlight === 0) throw tooMany(Math.ceil((count.until - now) / 1000));
-      if (count.waiting >= MAX_WAITING)
-        throw new ServiceError("credentials_unavailable", {
-          detail: "Too many passwords are being checked.",
-        });
-      count.waiting++;
-      await count.settled.promise;
-      count.waiting--;
+      throw new ServiceError("credentials_unavailable", { detail: "Too many passwords are being checked." });
     }
+    count.failures++;
+    count.inFlight++;
+    count.until = now + RESET_AFTER_MS;
+    keep(key, count);
+    return count;
   }
 
   /** Marks a count as the most recently used, and evicts the least recently used above `MAX_TRACKED`. */
