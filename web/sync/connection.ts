@@ -13,6 +13,7 @@ import { reuse } from "../../src/sdk/json.ts";
 import type { Overlay } from "../../src/sdk/overlay.ts";
 import { lead } from "../../src/sdk/position.ts";
 import { delay } from "../../src/sdk/retry.ts";
+import type { Transport } from "../../src/sdk/transport.ts";
 import type { Writes } from "../../src/sdk/writes.ts";
 import { pageVisible } from "../visibility.ts";
 import { acquireStreamSlot } from "./stream-slots.ts";
@@ -26,6 +27,8 @@ const HIDDEN_TIMEOUT_MS = 30_000;
 /** How often to ask for the position while no event stream delivers, and the first time. */
 const POLL_MS = 10_000;
 const FIRST_POLL_MS = 2000;
+/** An event stream that is silent for this long does not deliver: the service sends a comment every 15 seconds. */
+const SILENT_MS = 20_000;
 /** How long to wait after an error that is not the connection's. */
 const RETRY_MS = 5000;
 
@@ -78,6 +81,8 @@ export class PageApi extends TodoApiCore {
   #controller = new AbortController();
   /** Requests succeed although no event stream delivers. */
   #isPolling = false;
+  /** When an event stream delivered last, as `performance.now()` says. */
+  #deliveredAt = performance.now();
   /** The service has confirmed the list in the current connection. */
   #isFresh = false;
 
@@ -138,7 +143,6 @@ export class PageApi extends TodoApiCore {
       const isReconnected = status === "connected" && last !== "connected";
       last = status;
       this.#isFresh ||= isReconnected;
-      if (isReconnected) this.#isPolling = false;
       options.onState(this.#isFresh ? list : { ...list, position: undefined });
       if (position === undefined || !this.#isFresh) return;
       this.#from = { todos, position };
@@ -157,12 +161,14 @@ export class PageApi extends TodoApiCore {
   async #poll(list: ListState, signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
     await delay(FIRST_POLL_MS, signal);
     for (; !signal.aborted; await delay(POLL_MS, signal)) {
-      const from = this.#from;
-      if (from === undefined || list.status === "connected") continue;
+      const isConnected = list.status === "connected";
+      const isSilent = performance.now() - this.#deliveredAt > SILENT_MS;
+      if (this.#from === undefined || (isConnected && !isSilent)) continue;
       try {
         const { position } = await this.list({ limit: 1 }, { signal });
-        this.#isPolling = true;
-        if (position !== from.position) this.reload();
+        const isChanged = position !== this.#from?.position;
+        this.#isPolling ||= isChanged || !isConnected;
+        if (isChanged) this.reload();
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
@@ -196,9 +202,27 @@ export class PageApi extends TodoApiCore {
       if (!this.#isFresh) this.reload();
     });
     try {
-      yield* readEvents(this.transport.send, call);
+      yield* readEvents(this.#openStream, call);
     } finally {
       release();
+    }
+  }
+
+  readonly #openStream: Transport["send"] = async (...request) => {
+    const exchange = await this.transport.send(...request);
+    return { ...exchange, pieces: this.#watch(exchange.pieces) };
+  };
+
+  /** Notes that an event stream delivers, but not at its first bytes: a proxy may pass them and hold back the rest. */
+  async *#watch(pieces: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {
+    let isFirst = true;
+    for await (const piece of pieces) {
+      if (!isFirst) {
+        this.#deliveredAt = performance.now();
+        this.#isPolling = false;
+      }
+      isFirst = false;
+      yield piece;
     }
   }
 }
