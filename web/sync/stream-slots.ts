@@ -29,7 +29,7 @@ const SLOTS = Array.from({ length: MAX_STREAMS }, (_, index) => `todo-service.st
 /** Returns whether requests share one connection. */
 export function isMultiplexed(): boolean {
   const [navigation] = performance.getEntriesByType("navigation");
-  return navigation instanceof PerformanceNavigationTiming && /^h[23]/.test(navigation.nextHopProtocol);
+  return /^h[23]/.test(String(navigation?.toJSON().nextHopProtocol));
 }
 
 /** Returns a function that releases the lock, or undefined if it is not available. */
