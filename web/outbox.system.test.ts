@@ -3,19 +3,15 @@ import type { Page } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
 import { openWithoutCookies, whyNoBrowser } from "../test/chromium.ts";
 import { skipFor } from "../test/skip.ts";
-import { storeWith } from "../test/store.ts";
 import {
   add,
-  chooseAction,
   closeTab,
   createStore,
   dismiss,
   expectTitles,
   focusedName,
-  pasteLines,
   reject,
   start,
-  storedTitles,
   storedTodos,
   untilChanges,
   untilStored,
@@ -46,21 +42,6 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.clock.setSystemTime(Date.now() + ms);
   await page.goto(url);
 }
-
-const deleteOne = (page: Page): Promise<void> =>
-  page.getByRole("button", { name: "Delete: one" }).press("Enter");
-
-/** Lets the service tick a to-do and another device reopen it before the page loses the answer. */
-const reopenAndLoseAnswer = (page: Page, store: TodoStore): Promise<unknown> =>
-  page.route(
-    "**/api/todos/1",
-    async (route) => {
-      await route.fetch();
-      await store.setDone(1n, false);
-      await route.abort("connectionreset");
-    },
-    { times: 1 },
-  );
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { openList, use } = useTodosPage();
@@ -111,73 +92,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 (one)", ...left, "3 three"]);
     await expectTitles(page, ["(one)", ...left.map(() => "two"), "three"]);
     expect(await page.getByRole("alert").count()).toBe(0);
-  });
-
-  test("ticks pasted to-dos although the page closes after the service has created the first", async () => {
-    const { page: first, store, service } = await openList(["one"]);
-    let created = 0;
-    await first.route("**/api/todos", (route) =>
-      route.request().method() === "POST" && ++created > 1 ? route.abort() : route.continue(),
-    );
-    await pasteLines(first, "[x] two\n[x] three");
-    await until(() => created > 1, "the page tries to create the second");
-    await closeTab(first);
-    const page = await first.context().newPage();
-    await page.goto(service.url);
-    await untilStored(store, ["1 one", "2 (two)", "3 (three)"]);
-    await untilChanges(page, 0);
-  });
-
-  test("sends no change of another user when the page closes before it knows who is signed in", async () => {
-    const { page: first, store, service } = await openList(["one"]);
-    const context = first.context();
-    await context.setOffline(true);
-    await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilChanges(first, 1);
-    // As in private mode, where a user has made it.
-    await first.evaluate(() => {
-      for (const [name, text] of Object.entries<string>(localStorage))
-        if (name.includes("change."))
-          localStorage.setItem(name, JSON.stringify({ ...JSON.parse(text), owner: "user ada" }));
-    });
-    await closeTab(first);
-    await context.setOffline(false);
-    const page = await context.newPage();
-    await page.addInitScript("navigator.locks.request = () => new Promise(() => {})");
-    await page.goto(service.url);
-    await expectTitles(page, ["(one)"]);
-    await closeTab(page);
-    const last = await context.newPage();
-    await last.addInitScript("navigator.locks.request = () => new Promise(() => {})");
-    await last.goto(service.url);
-    await untilChanges(last, 1);
-    expect(await storedTitles(store)).toEqual(["1 one"]);
-  });
-
-  test("does not repeat a tick that may have arrived when the page closes", async () => {
-    const store = await createStore(["one", "two"]);
-    let isAnswerLost = false;
-    const { page } = await openList(
-      storeWith(
-        {
-          setDone: async (id, done) => {
-            await store.setDone(id, done);
-            isAnswerLost = true;
-            throw new Error("the answer is lost");
-          },
-          // So the page cannot find out whether the tick has arrived.
-          list: (query) => (isAnswerLost ? new Promise(() => {}) : store.list(query)),
-        },
-        store,
-      ),
-    );
-    const retry = page.waitForRequest(/limit=1$/);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await retry;
-    await store.setDone(1n, false);
-    await page.getByRole("button", { name: "Delete: two" }).press("Enter");
-    await closeTab(page);
-    await untilStored(store, ["1 one"]);
   });
 
   test("says that it waits for a request without an answer, and keeps the tick if it closes", async () => {
@@ -283,119 +197,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     return { first, second, store };
   };
 
-  test("does not repeat a tick whose request arrived while the page closed, if another device reopens the to-do", async () => {
-    const store = await createStore(["one"]);
-    const closed = Promise.withResolvers<void>();
-    let requests = 0;
-    const setDone = async (id: bigint, done: boolean) => {
-      requests++;
-      const answer = await store.setDone(id, done);
-      await closed.promise;
-      return answer;
-    };
-    const { page, service } = await openList(storeWith({ setDone }, store));
-    const context = page.context();
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilStored(store, ["1 (one)"]);
-    await closeTab(page);
-    closed.resolve();
-    await store.setDone(1n, false);
-    const next = await context.newPage();
-    await next.goto(service.url);
-    await expectTitles(next, ["one"]);
-    await untilChanges(next, 0);
-    expect(await storedTitles(store)).toEqual(["1 one"]);
-    expect(requests).toBe(1);
-  });
-
-  test("does not repeat ticks with an answer while others of the same change have none when the page closes", async () => {
-    const { page, store, service } = await openList(["one", "two"]);
-    const context = page.context();
-    await page.route("**/api/todos/2", () => {});
-    await chooseAction(page, "Mark all done");
-    await untilStored(store, ["1 (one)", "2 two"]);
-    await store.setDone(1n, false);
-    await expectTitles(page, ["(one)", "(two)"]);
-    await closeTab(page);
-    const next = await context.newPage();
-    await next.goto(service.url);
-    await untilStored(store, ["1 one", "2 (two)"]);
-    await untilChanges(next, 0);
-    expect(await storedTitles(store)).toEqual(["1 one", "2 (two)"]);
-  });
-
-  test("does not repeat a tick whose answer is lost, if another device reopens the to-do", async () => {
-    const { page, store } = await openList(["one"]);
-    await reopenAndLoseAnswer(page, store);
-    const request = page.waitForRequest(/todos.1/);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await request;
-    await expectTitles(page, ["one"]);
-    await untilChanges(page, 0);
-    expect(await storedTitles(store)).toEqual(["1 one"]);
-  });
-
-  test("sends the last of three changes to a to-do if the answer to the first one is lost", async () => {
-    const { page, store } = await openList(["one"]);
-    const changed = Promise.withResolvers<void>();
-    const values: boolean[] = [];
-    await page.route("**/api/todos/1", async (route) => {
-      values.push(route.request().postDataJSON().done);
-      if (values.length > 1) return route.continue();
-      await route.fetch();
-      await changed.promise;
-      await route.abort("connectionreset");
-    });
-    const checkbox = page.getByRole("checkbox", { name: "one" });
-    for (const titles of [["(one)"], ["one"], ["(one)"], ["one"]]) {
-      await checkbox.press("Space");
-      await expectTitles(page, titles);
-    }
-    changed.resolve();
-    await untilChanges(page, 0);
-    expect(values).toEqual([true, false]);
-    expect(await storedTitles(store)).toEqual(["1 one"]);
-  });
-
-  test("deletes a to-do although another window ticks it before the deletion is sent", async () => {
-    const { first, second, store } = await openTwo();
-    await deleteOne(second);
-    await expectTitles(second, ["two"]);
-    const ticked = Promise.withResolvers<void>();
-    await first.route("**/api/todos/1", async (route) => {
-      if (route.request().method() === "PATCH") await ticked.promise;
-      await route.continue();
-    });
-    const request = first.waitForRequest(/todos.1/);
-    await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await request;
-    await dismiss(second);
-    await expectTitles(first, ["two"]);
-    ticked.resolve();
-    await untilStored(store, ["2 two"]);
-  });
-
-  test("sends changes in the order of the clicks although the clock was set back", async () => {
-    const { page: first, store, service } = await openList([]);
-    const context = first.context();
-    await first.clock.setSystemTime(Date.now() + 3600_000);
-    await context.route(/api.todos/, (route) =>
-      route.request().method() === "GET" ? route.continue() : route.abort(),
-    );
-    await add(first, "one");
-    await untilChanges(first, 1);
-    await closeTab(first);
-    const page = await context.newPage();
-    await page.clock.setSystemTime(Date.now());
-    await page.goto(service.url);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilChanges(page, 2);
-    await page.reload();
-    await expectTitles(page, ["(one)"]);
-    await context.unroute(/api.todos/);
-    await untilStored(store, ["1 (one)"]);
-  });
-
   test("forgets a failure when another window has sent the changes", async () => {
     const { first, store } = await openTwo();
     await first.route("**/api/todos/1", (route) => route.abort());
@@ -451,34 +252,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.context().setOffline(false);
     await untilStored(store, ["1 one", "2 two", "3 three", "4 four", "5 five"]);
     await expectTitles(page, ["one", "two", "three", "four", "five"]);
-  });
-
-  test("sends the changes of each window without storage", async () => {
-    const { page, store, service } = await openList(["one"]);
-    const context = page.context();
-    await context.addInitScript(
-      "Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError'); };",
-    );
-    await page.reload();
-    const other = await context.newPage();
-    await other.goto(service.url);
-    await add(page, "two");
-    await untilStored(store, ["1 one", "2 two"]);
-    await add(other, "three");
-    await untilStored(store, ["1 one", "2 two", "3 three"]);
-    await expectTitles(other, ["one", "two", "three"]);
-  });
-
-  test("ignores stored changes that it cannot read, and stores others as always", async () => {
-    const { page } = await openList(["one"]);
-    await page.evaluate(
-      `for (const text of ["{", "null", "{}"]) localStorage["todo-service.change." + text] = text`,
-    );
-    await page.reload();
-    await expectTitles(page, ["one"]);
-    await page.context().setOffline(true);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await untilChanges(page, 4);
   });
 
   test("loads the list and sends changes in a browser that blocks cookies", async () => {
