@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from "bun:test";
-import { open, readdir, readFile, symlink } from "node:fs/promises";
+import { open, readdir, readFile, symlink, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { dependencies, version } from "../package.json" with { type: "json" };
 import { type Command, run, runIn, succeed } from "../test/command.ts";
@@ -18,10 +18,13 @@ const folder = temporaryFolder();
 /** A clone with the local changes, because other tests write to the folder dist of this one. */
 const clone = join(folder, "clone");
 beforeAll(async () => {
+  // git stash fails while a file has another time than in the index.
+  await succeed(run(["git", "update-index", "-q", "--refresh"]));
   const changes = (await succeed(run(["git", "stash", "create"]))).trim();
   await succeed(run(["git", "clone", "--quiet", "--shared", ".", clone]));
   if (changes !== "") await succeed(inClone(["git", "checkout", "--quiet", "--detach", changes]));
   await symlink(join(ROOT, "node_modules"), join(clone, "node_modules"));
+  await utimes(join(clone, "README.md"), 0, 0);
 });
 
 const inClone = (commandLine: readonly string[], variables: Readonly<Record<string, string>> = {}): Command =>

@@ -104,11 +104,9 @@ function packPackages(): void {
  * .dockerignore names, with local changes.
  */
 function writeContext(path: string): void {
-  // A commit of the local changes, which no branch contains. Without changes, the result is empty.
-  const commit = output(ROOT, "git", "stash", "create").trim() || "HEAD";
-  const sent = output(ROOT, "git", "show", `${commit}:.dockerignore`).match(/(?<=^!).+$/gm) ?? [];
+  const sent = output(ROOT, "git", "show", "HEAD:.dockerignore").match(/(?<=^!).+$/gm) ?? [];
   const files = [...sent, ".dockerignore", "deploy/Containerfile"];
-  output(ROOT, "git", "archive", "--format=tar.gz", `--output=${path}`, commit, "--", ...files);
+  output(ROOT, "git", "archive", "--format=tar.gz", `--output=${path}`, "HEAD", "--", ...files);
 }
 
 /** Writes compose.home.yaml with the image of this release instead of a build, so that nobody needs a clone. */
