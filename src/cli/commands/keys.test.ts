@@ -1,14 +1,14 @@
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { callTodo, complaintOf } from "../../../test/call-todo.ts";
 import { type Command, type Outcome, run, runTodo } from "../../../test/command.ts";
-import { as, basic, mint, whoami } from "../../../test/credentials.ts";
+import { mint, whoami } from "../../../test/credentials.ts";
 import { startPrivate } from "../../../test/service.ts";
-import { filesIn, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
+import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import type { MintedKey } from "../../credential/key.ts";
-import { hashToken, mintToken } from "../../credential/token.ts";
+import { mintToken } from "../../credential/token.ts";
 import { renderQrCode } from "../../sign-in-link.ts";
 import { openSqliteKeys } from "../../storage/sqlite/keys.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
@@ -39,24 +39,6 @@ async function tokenOf(...args: readonly string[]) {
 
 const whoamiAll = (url: string, ...tokens: readonly string[]) =>
   Promise.all(tokens.map((token) => whoami(url, token)));
-
-interface Made {
-  readonly id: string;
-  readonly token: string;
-}
-
-const overHttp = (url: string, method: string, path: string, body?: object): Promise<Response> =>
-  fetch(`${url}/admin/keys${path}`, {
-    method,
-    ...as(basic("root", "s3cret"), { "Content-Type": "application/json" }),
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-
-async function makeOverHttp(url: string, path: string, body?: object): Promise<Made> {
-  const response = await overHttp(url, "POST", path, body);
-  expect(response.status).toBe(201);
-  return JSON.parse(await response.text());
-}
 
 /** Creates a key without a command. */
 async function addKey(path: string, name: string, lifetime?: number, now?: number): Promise<MintedKey> {
@@ -103,11 +85,9 @@ describe("todo keys while a server runs", () => {
     const third = await tokenOf("rotate", second.id, "--overlap", "0", ...store);
     expect(await whoamiAll(url, first.token, second.token, third.token)).toEqual([401, 401, "ci"]);
     expect(third.stderr).toEndWith(" Older keys of ci are no longer valid.\n");
-    const fourth = await tokenOf("rotate", "ci", "--overlap", "1h", ...store);
-    expect(await whoamiAll(url, third.token, fourth.token)).toEqual(["ci", "ci"]);
     const { stdout } = await keys("list", ...store);
     expect(stdout.match(/^ci +\w{8} +\w+/gm)?.map((row) => row.split(/ +/))).toEqual(
-      [first, second, third, fourth].map(({ id }) => ["ci", id, "read"]),
+      [first, second, third].map(({ id }) => ["ci", id, "read"]),
     );
   });
 
@@ -125,36 +105,6 @@ describe("todo keys while a server runs", () => {
     const { code, stdout } = await keys("revoke", "laptop", ...store);
     expect([code, stdout]).toEqual([0, `revoked ${key.id} of laptop\nrevoked ${second.id} of laptop\n`]);
     expect(await whoamiAll(url, ...tokens)).toEqual([401, 401, "backup", 401]);
-  });
-
-  test("writes no token to the server's log, standard error or a file", async () => {
-    const first = await tokenOf("create", "a", ...store);
-    const second = await tokenOf("rotate", "a", ...store);
-    const byHttp = await makeOverHttp(url, "", { name: "b" });
-    const third = await makeOverHttp(url, `/${byHttp.id}/rotate`);
-    const tokens = [first.token, second.token, byHttp.token, third.token];
-    expect(await whoamiAll(url, ...tokens)).toEqual(["a", "a", "b", "b"]);
-    const outputs: string[] = [first.stderr, second.stderr];
-    for (const command of ["revoke", "rotate"])
-      outputs.push((await keys(command, first.token, ...store)).stderr);
-    expect((await overHttp(url, "DELETE", `/${first.token}`)).status).toBe(404);
-    outputs.push((await keys("list", ...store)).stdout);
-    const onDisk = () => globSync(`${path}*`).map((name) => readFileSync(name));
-    const live = onDisk();
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
-    outputs.push(server.stdout(), server.stderr());
-    expect(server.stdout()).toContain('"msg":"key rotated"');
-    for (const token of tokens) {
-      const hash = hashToken(token);
-      expect(live.some((bytes) => bytes.includes(hash))).toBe(true);
-      for (const bytes of [...live, ...onDisk()]) expect(bytes.includes(token.slice(5, 20))).toBe(false);
-      for (const output of outputs) {
-        for (const secret of [token.slice(5, 20), hash.toString("hex"), hash.toString("base64")]) {
-          expect(output).not.toContain(secret);
-        }
-      }
-    }
   });
 });
 
@@ -179,14 +129,6 @@ describe("todo keys", () => {
     const line = `TOKEN=$(npm run -s todo -- keys create ci --store "sqlite:${path}" 2>/dev/null) && printf '[%s]' "$TOKEN"`;
     await using shell = run(["sh", "-c", line]);
     expect([await shell.exited, shell.stdout()]).toEqual([0, expect.stringMatching(/^\[todo_\w{49}\]$/)]);
-  });
-
-  test("accepts the store from a variable and from a file", async () => {
-    const { path } = newStore();
-    const file = filesIn(folder)(`sqlite:${path}\n`);
-    expect((await callTodo(["keys", "create", "ci"], { TODO_STORE: `sqlite:${path}` })).code).toBe(0);
-    expect((await keys("list", "--store-file", file)).stdout).toContain("\nci ");
-    expect(await refusal("list", "--store-file", file, "--store", "memory:")).toContain("are both set");
   });
 
   test("list prints a table for names of any width", async () => {

@@ -70,13 +70,6 @@ const whoami = async ({ send }: TestService, token: string): Promise<string | nu
   return response.status === 200 ? response.text() : response.status;
 };
 
-/** The field errors of a 422. */
-async function brokenBy(response: Response): Promise<readonly string[]> {
-  expect(response.status).toBe(422);
-  const { errors }: { errors: { field: string; message: string }[] } = JSON.parse(await response.text());
-  return errors.map(({ field, message }) => `${field} ${message}`);
-}
-
 test("POST /admin/keys creates a key whose token works immediately and is shown once", async () => {
   await using served = serveKeys();
   const response = await served.post("/admin/keys", { name: "ci", expires: "90d" });
@@ -94,15 +87,6 @@ test("POST /admin/keys creates a key whose token works immediately and is shown 
   const { token, ...listed } = key;
   expect(await served.list()).toEqual([{ ...listed, lastUsedAt: "2026-01-02T03:04:05Z" }]);
   expect(JSON.stringify(await served.list())).not.toContain(hashToken(token).toString("hex"));
-});
-
-test("POST /admin/keys rejects a body with every violated rule", async () => {
-  await using served = serveKeys();
-  expect(await brokenBy(await served.post("/admin/keys", { name: "", expires: "1y" }))).toEqual([
-    "name must not be empty",
-    "expires must be a duration such as 90d, 2w, 24h, 15m, 30s or 0",
-  ]);
-  expect(await served.list()).toEqual([]);
 });
 
 test("GET /admin/keys lists all keys by creation time with their last use, including expired ones for 30 days", async () => {
@@ -159,13 +143,6 @@ test.each<[what: string, headers: readonly string[], body: string]>([
   expect(statusOf((await sendRaw(served.port, all)).text)).toBe(201);
   served.clock.now += DAY - 1;
   expect(await whoami(served, old.token)).toBe("ci");
-});
-
-test("POST /admin/keys/:id/rotate rejects an invalid body, and changes nothing", async () => {
-  await using served = serveKeys();
-  const key = await served.make({ name: "ci" });
-  expect(await brokenBy(await rotate(served, key, { overlap: 0 }))).toEqual(["overlap must be a string"]);
-  expect(await served.list()).toHaveLength(1);
 });
 
 test("DELETE /admin/keys/:id revokes only that key, immediately", async () => {

@@ -1,13 +1,11 @@
 import { expect, test } from "bun:test";
-import fc from "fast-check";
 import { startReading, storeOf } from "../../../test/long-list.ts";
 import { request, sendRaw, unchunked } from "../../../test/raw-http.ts";
 import { pathIn, startService, type TestService } from "../../../test/service.ts";
 import { storeOfOnly, storeWith } from "../../../test/store.ts";
-import { FOREIGN_THENABLES } from "../../../test/thenables.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { MAX_TODO_ID, type TodoList, type TodoStore } from "../../todo.ts";
+import type { TodoList, TodoStore } from "../../todo.ts";
 
 /** Creates a to-do and returns its JSON text. */
 async function create({ sendJson }: TestService, title: string): Promise<string> {
@@ -21,23 +19,6 @@ async function textOf({ send }: TestService, path: string): Promise<string> {
   expect(response.status).toBe(200);
   return response.text();
 }
-
-test("/api/todos/:id keeps every digit of an id above 2^53", async () => {
-  const lastId = 2n ** 63n;
-  await using service = startService({ store: openMemory({ lastId }) });
-  const [id, path] = [lastId + 1n, `/api/todos/${lastId + 1n}`];
-  const response = await service.sendJson("POST", "/api/todos", { title: "x" });
-  expect(pathIn(response.headers.get("location"), response)).toBe(path);
-  const json = `{"id":${id},"title":"x","done":false}`;
-  expect(await response.text()).toBe(json);
-  expect([await textOf(service, path), await textOf(service, "/api/todos")]).toEqual([json, `[${json}]`]);
-  for (const neighbor of [lastId, id + 1n])
-    for (const method of ["GET", "DELETE"])
-      expect(await service.outcome(`${method} /api/todos/${neighbor}`)).toBe("404 todo_not_found");
-  const patched = await service.sendJson("PATCH", path, { done: true });
-  expect(await patched.text()).toBe(`{"id":${id},"title":"x","done":true}`);
-  expect(await service.outcome(`DELETE ${path}`)).toBe("204");
-});
 
 test.each(["abc", "%201", "%2531", "1%2F", "%00", "%zz", "events", "18446744073709551616"])(
   "/api/todos/:id rejects the id %s for every method",
@@ -112,42 +93,29 @@ test.each<[ids: number[], queries: readonly string[]]>([
   }
 });
 
-test("GET /api/todos links every page to the next page until the list is complete", async () => {
-  const arrangement = fc.record({
-    firstId: fc.constantFrom(0n, 2n ** 53n - 20n, MAX_TODO_ID - 60n),
-    fates: fc.array(fc.constantFrom("stays", "is done", "is deleted"), { maxLength: 60, size: "max" }),
-    limit: fc.oneof(fc.integer({ min: 1, max: 10 }), fc.integer({ min: 11, max: 70 })),
-    filter: fc.constantFrom("", "&done=true", "&done=false"),
-  });
-  await fc.assert(
-    fc.asyncProperty(arrangement, async ({ firstId, fates, limit, filter }) => {
-      const store = openMemory({ lastId: firstId });
-      for (const [index, fate] of fates.entries()) {
-        const { id } = await store.insert(`to-do ${index}`);
-        if (fate === "is done") await store.setDone(id, true);
-        if (fate === "is deleted") await store.delete(id);
-      }
-      await using service = startService({ store });
-      const whole = await textOf(service, `/api/todos?${filter}`);
-
-      const pages: string[] = [];
-      let path: string | undefined = `/api/todos?limit=${limit}${filter}`;
-      while (path !== undefined) {
-        const response: Response = await service.send("GET", path);
-        const page = (await response.text()).slice(1, -1);
-        const size = page.match(/"id":/g)?.length ?? 0;
-        const next = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];
-        path = pathIn(next ?? null, response) ?? undefined;
-        expect(path === undefined || size === limit).toBe(true);
-        if (size > 0) pages.push(page);
-      }
-      expect(`[${pages.join(",")}]`).toBe(whole);
-      const count = whole.match(/"id":/g)?.length ?? 0;
-      expect(pages.length).toBe(Math.ceil(count / limit));
-    }),
-    { numRuns: 25 },
-  );
-});
+test.each<[filter: string, pages: number[][]]>([
+  ["", [[1, 3], [4, 6], [7]]],
+  ["&done=true", [[3, 6], [7]]],
+  ["&done=false", [[1, 4]]],
+])(
+  "GET /api/todos links every page to the next page until the list is complete: %p",
+  async (filter, pages) => {
+    const store = openMemory();
+    for (const title of ["a", "b", "c", "d", "e", "f", "g"]) await store.insert(title);
+    for (const id of [2n, 5n]) await store.delete(id);
+    for (const id of [3n, 6n, 7n]) await store.setDone(id, true);
+    await using service = startService({ store });
+    const found: number[][] = [];
+    for (let path: string | null = `/api/todos?limit=2${filter}`; path !== null; ) {
+      const response: Response = await service.send("GET", path);
+      const todos: { id: number }[] = JSON.parse(await response.text());
+      found.push(todos.map(({ id }) => id));
+      const link = response.headers.get("link");
+      path = link === null ? null : pathIn(/^<([^>]*)>; rel="next"$/.exec(link)?.[1] ?? "", response);
+    }
+    expect(found).toEqual(pages);
+  },
+);
 
 const etagOf = async ({ send }: TestService, path = "/api/todos") =>
   (await send("GET", path)).headers.get("etag") ?? "";
@@ -197,18 +165,6 @@ test.each<[what: string, status: number, ifNoneMatch: (etag: string) => string]>
   }
 });
 
-test("the position of a list from before a restart never matches", async () => {
-  const etags: string[] = [];
-  for (const _start of [1, 2]) {
-    await using service = startService();
-    await create(service, "x");
-    const headers = { "If-None-Match": etags.join() };
-    expect((await service.send("GET", "/api/todos", { headers })).status).toBe(200);
-    etags.push(await etagOf(service));
-  }
-  expect(new Set(etags).size).toBe(2);
-});
-
 /** A store whose operations all throw or reject. */
 function failingStore(error: unknown, isLate: boolean): TodoStore {
   const fail = (): never => {
@@ -220,19 +176,6 @@ function failingStore(error: unknown, isLate: boolean): TodoStore {
 /** A store that returns the given lists. */
 const storeOfLists = (json: () => TodoList["json"]): TodoStore =>
   storeWith({ list: () => ({ position: { epoch: "e", sequence: 1 }, json: json() }) });
-
-test("a store may return a promise of another library", async () => {
-  const thenable = FOREIGN_THENABLES["an object with then"];
-  if (thenable === undefined) throw new Error("there is no such promise");
-  const memory = openMemory();
-  await memory.insert("a");
-  const json = '{"id":1,"title":"a","done":false}';
-  const get = Object.assign(() => thenable(async () => memory.get(1n)));
-  const list = Object.assign(() => thenable(async () => memory.list({})));
-  await using service = startService({ store: storeWith({ get, list }, memory) });
-  expect(await (await service.send("GET", "/api/todos/1")).text()).toBe(json);
-  expect(await (await service.send("GET", "/api/todos")).text()).toBe(`[${json}]`);
-});
 
 const json = { "Content-Type": "application/json" };
 const requests: [method: string, path: string, init: RequestInit][] = [
