@@ -55,23 +55,40 @@ test.each<[what: string, one: string, same: string, other: string]>([
   },
 );
 
-test("a rejected network receives its limit, and can open a stream again when one of its streams ends", async () => {
-  const watched = watch(openMemory());
-  await using service = start({ store: watched.store, limits: { maxSubscribersPerNetwork: 2 } });
-  const headers = from("203.0.113.5");
-  await service.subscribe(headers);
-  for (let round = 0; round < 3; round++) {
-    const stream = await service.subscribe(headers);
-    const rejected = await service.send("GET", "/api/events", { headers });
-    expect(rejected.headers.get("retry-after")).toBe("5");
-    expect(await rejected.json()).toMatchObject({
-      code: "overloaded",
-      detail: "Your network has as many event streams as one network may have (2). Close one, or try later.",
-    });
-    await stream.close();
-    await until(() => watched.open() === 1, "the stream ends");
-  }
-});
+test.each([
+  [
+    { maxSubscribers: 2 },
+    "The server has reached its limit of concurrent requests.",
+    ["too many subscribers", { subscribers: 2 }],
+  ],
+  [
+    { maxSubscribersPerNetwork: 2 },
+    "Your network has as many event streams as one network may have (2). Close one, or try later.",
+    ["too many subscribers from one network", { network: "2001:db8:0:0::/64" }],
+  ],
+] as const)(
+  "subscribers above the limit %j are rejected with the reason and logged, until one disconnects",
+  async (limits, detail, [message, fields]) => {
+    const watched = watch(openMemory());
+    await using service = start({ store: watched.store, limits });
+    const [first, headers] = [from("2001:db8::1"), from("2001:db8::2")];
+    await service.subscribe("maxSubscribers" in limits ? {} : first);
+    for (let round = 0; round < 3; round++) {
+      const stream = await service.subscribe(headers);
+      const rejected = await service.send("GET", "/api/events", { headers });
+      expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([503, "5"]);
+      expect(await rejected.json()).toMatchObject({ code: "overloaded", detail });
+      await stream.close();
+      await until(() => watched.open() === 1, "the stream ends");
+    }
+    service.close();
+    const line = { level: "warn", message } as const;
+    expect(service.lines).toEqual([
+      { ...line, fields },
+      { ...line, fields: { ...fields, times: 2 } },
+    ]);
+  },
+);
 
 test("all networks together cannot exceed the limit for all subscribers, and each may open one stream", async () => {
   await using service = start({ limits: { maxSubscribers: 3 } });
@@ -139,17 +156,4 @@ test("the log recommends TODO_TRUSTED_PROXY once per address if a request with a
   expect(hints()).toMatchObject([{ level: "warn", fields: { address: "127.0.0.1" } }]);
   service.close();
   expect(hints()).toMatchObject([{}, { level: "warn", fields: { address: "127.0.0.1", times: 4 } }]);
-});
-
-test("a network that reaches its limit is logged once, then counted, without a hint about a listed proxy", async () => {
-  await using service = start({ limits: { maxSubscribersPerNetwork: 1 } });
-  await service.subscribe(from("2001:db8::1"));
-  for (let n = 0; n < 5; n++) expect(await outcome(service, from("2001:db8::2"))).toBe(OVERLOADED);
-  service.close();
-  const line = { level: "warn", message: "too many subscribers from one network" } as const;
-  const network = "2001:db8:0:0::/64";
-  expect(service.lines).toEqual([
-    { ...line, fields: { network } },
-    { ...line, fields: { network, times: 4 } },
-  ]);
 });

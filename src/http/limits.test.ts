@@ -5,8 +5,7 @@ import { hurry } from "../../test/hurry.ts";
 import { statusAndCode } from "../../test/problem.ts";
 import { openSocket, readToEnd, request, statusOf } from "../../test/raw-http.ts";
 import { startService, type TestService } from "../../test/service.ts";
-import { follow } from "../../test/sse.ts";
-import { storeWith, watch } from "../../test/store.ts";
+import { storeWith } from "../../test/store.ts";
 import { until } from "../../test/until.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
@@ -164,25 +163,3 @@ async function postRaw(port: number): Promise<number | undefined> {
   const headers = ["Content-Type: application/json", `Content-Length: ${body.length}`];
   return statusOf(await readToEnd(await openSocket(port, request("POST /api/todos", headers, body))));
 }
-
-test("subscribers of events above the limit are rejected until one disconnects", async () => {
-  const watched = watch(openMemory());
-  await using service = start({ store: watched.store, limits: { maxSubscribers: 2 } });
-  await using first = await follow(service.url);
-  for (let round = 0; round < 3; round++) {
-    const second = await follow(service.url);
-    const rejected = await service.send("GET", "/api/events");
-    expect(rejected.headers.get("retry-after")).toBe("5");
-    expect(await statusAndCode(rejected)).toEqual(OVERLOADED);
-    expect((await post(service)).status).toBe(201);
-    await second.close();
-    await until(() => watched.open() === 1, "the second stream ends");
-  }
-  expect((await first.take(4)).length).toBe(4);
-  service.close();
-  const line = { level: "warn", message: "too many subscribers" } as const;
-  expect(service.lines).toEqual([
-    { ...line, fields: { subscribers: 2 } },
-    { ...line, fields: { subscribers: 2, times: 2 } },
-  ]);
-});

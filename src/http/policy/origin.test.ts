@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { as, basic, mint } from "../../../test/credentials.ts";
+import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw, statusOf } from "../../../test/raw-http.ts";
-import { startService, type TestService } from "../../../test/service.ts";
+import { startService } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { ServiceOptions } from "../service.ts";
 
@@ -185,37 +186,6 @@ test("a preflight needs no credentials only with OPTIONS", async () => {
   }
 });
 
-const sites: [site: string | undefined, origin: string | undefined, isAccepted: boolean][] = [
-  [undefined, undefined, true],
-  [undefined, "https://elsewhere.example", true],
-  ["none", undefined, true],
-  ["same-site", "http://localhost:5173", true],
-  ["cross-site", LISTED, true],
-  ["cross-site", undefined, false],
-  ["cross-site", "https://elsewhere.example", false],
-  ["cross-site", "http://localhost", true],
-];
-
-test.each(sites)(
-  "a write with Sec-Fetch-Site %s and Origin %s is accepted: %p",
-  async (site, origin, isAccepted) => {
-    await using service = startService({ network: { corsOrigins: [LISTED] } });
-    await service.sendJson("POST", "/api/todos", { title: "first" });
-    const headers = {
-      ...(site !== undefined && { "Sec-Fetch-Site": site }),
-      ...(origin !== undefined && { Origin: origin }),
-    };
-    const outcomes = [
-      await service.outcome("POST /api/todos", { headers }, { title: "x" }),
-      await service.outcome("PATCH /api/todos/1", { headers }, { done: true }),
-      await service.outcome("DELETE /api/todos/1", { headers }),
-    ];
-    expect(outcomes).toEqual(isAccepted ? ["201", "200", "204"] : Array(3).fill("403 cross_site_write"));
-    const list = await (await service.send("GET", "/api/todos", { headers })).json();
-    expect(list).toEqual([{ id: isAccepted ? 2 : 1, title: isAccepted ? "x" : "first", done: false }]);
-  },
-);
-
 test("a write of another site is rejected, but a read is accepted", async () => {
   await using service = startService({ credentials: { lookupClient } });
   const headers = { "Sec-Fetch-Site": "cross-site", ...TOKEN };
@@ -227,31 +197,7 @@ test("a write of another site is rejected, but a read is accepted", async () => 
 
 const ROOT = basic("root", "s3cret");
 
-/** Returns the outcomes of all kinds of writes. */
-async function write(service: TestService, headers: Readonly<Record<string, string>>) {
-  const init = as(ROOT, headers);
-  return [
-    await service.outcome("POST /admin/keys", init, { name: "ci" }),
-    await service.outcome("POST /admin/keys/absent00/rotate", init),
-    await service.outcome("DELETE /admin/keys/absent00", init),
-  ];
-}
-
-/** Starts a service with one key. */
-async function withKey(options: Partial<ServiceOptions> = {}) {
-  const { keys } = openMemory();
-  await mint(keys, "ci");
-  return startService({
-    ...options,
-    credentials: { keys, checkUser: () => true },
-    network: { corsOrigins: [LISTED], ...options.network },
-  });
-}
-
-const PASSED = ["409 key_exists", "404 key_not_found", "404 key_not_found"];
-const REFUSED = Array(3).fill("403 cross_site_write");
 const HOST = "todo.example:8080";
-
 const LOOPBACK = "127.0.0.1:1234";
 const ON_LOOPBACK = { host: LOOPBACK, network: { onLoopback: true } };
 const WITH_ORIGIN = {
@@ -266,7 +212,27 @@ interface Sent {
   readonly network?: NonNullable<ServiceOptions["network"]>;
 }
 
-const accepted: readonly Sent[] = [
+/** Starts a service with a to-do and a key. */
+async function withKey(network: Sent["network"]) {
+  const store = openMemory();
+  await store.insert("first");
+  await mint(store.keys, "ci");
+  return startService({
+    store,
+    credentials: { keys: store.keys, checkUser: () => true },
+    network: { corsOrigins: [LISTED], ...network },
+    mcp: async () => new Response(),
+  });
+}
+
+/** The outcomes of all writes of each surface that the origin of the sender does not prevent. */
+const PASSED = {
+  todos: ["201", "200", "204"],
+  mcp: ["200"],
+  admin: ["409 key_exists", "404 key_not_found", "404 key_not_found"],
+};
+
+const EVERYBODY: readonly Sent[] = [
   {},
   { origin: `http://${HOST}` },
   { origin: `https://${HOST}` },
@@ -278,14 +244,19 @@ const accepted: readonly Sent[] = [
   { ...ON_LOOPBACK, site: "same-origin", origin: `http://${LOOPBACK}` },
   { ...WITH_ORIGIN, site: "same-site", origin: "http://localhost:5173" },
 ];
-const rejected: readonly Sent[] = [
+/** A page on another port of loopback, and one of the same site. */
+const NO_ADMIN: readonly Sent[] = [
   { ...ON_LOOPBACK, origin: "http://127.0.0.1:1233" },
   { ...ON_LOOPBACK, origin: "http://localhost:1234" },
+  { ...ON_LOOPBACK, site: "same-site", origin: "http://localhost:5173" },
+  { ...ON_LOOPBACK, site: "cross-site", origin: "http://localhost" },
   { ...WITH_ORIGIN, origin: "http://localhost:5174" },
-  { site: "cross-site" },
   { site: "same-site" },
   { site: "same-site", origin: `https://${HOST}` },
   { site: "" },
+];
+/** A browser without Fetch Metadata. */
+const ONLY_TODOS: readonly Sent[] = [
   { origin: "null" },
   { origin: "https://elsewhere.example" },
   { site: "same-origin", origin: "https://elsewhere.example" },
@@ -295,24 +266,52 @@ const rejected: readonly Sent[] = [
   { origin: HOST },
   { origin: `${LISTED}, ${LISTED}` },
 ];
+const NOBODY: readonly Sent[] = [
+  { site: "cross-site" },
+  { site: "cross-site", origin: "https://elsewhere.example" },
+];
 
 test.each([
-  ...accepted.map((sent) => [true, sent] as const),
-  ...rejected.map((sent) => [false, sent] as const),
-])("a write below /admin is accepted: %p, with %j", async (isAccepted, sent) => {
+  ...EVERYBODY.map((sent) => ["todos mcp admin", sent] as const),
+  ...NO_ADMIN.map((sent) => ["todos mcp", sent] as const),
+  ...ONLY_TODOS.map((sent) => ["todos", sent] as const),
+  ...NOBODY.map((sent) => ["", sent] as const),
+])("a write is accepted by %j with %j", async (accepting, sent) => {
   const { site, origin, host = HOST, network = { allowedHosts: [HOST] } } = sent;
-  await using service = await withKey({ network });
+  await using service = await withKey(network);
   const headers = {
     Host: host,
     ...(site !== undefined && { "Sec-Fetch-Site": site }),
     ...(origin !== undefined && { Origin: origin }),
   };
-  expect(await write(service, headers)).toEqual(isAccepted ? PASSED : REFUSED);
-  expect((await service.send("GET", "/admin/keys", as(ROOT, headers))).status).toBe(200);
+  const init = as(ROOT, headers);
+  const mcp = await fetch(`${service.url}/mcp`, { method: "POST", headers });
+  const outcomes = {
+    todos: [
+      await service.outcome("POST /api/todos", { headers }, { title: "x" }),
+      await service.outcome("PATCH /api/todos/1", { headers }, { done: true }),
+      await service.outcome("DELETE /api/todos/1", { headers }),
+    ],
+    mcp: [(await statusAndCode(mcp)).join(" ")],
+    admin: [
+      await service.outcome("POST /admin/keys", init, { name: "ci" }),
+      await service.outcome("POST /admin/keys/absent00/rotate", init),
+      await service.outcome("DELETE /admin/keys/absent00", init),
+    ],
+  };
+  for (const surface of ["todos", "mcp", "admin"] as const) {
+    const refused = PASSED[surface].map(() => "403 cross_site_write");
+    const expected = accepting.includes(surface) ? PASSED[surface] : refused;
+    expect([surface, outcomes[surface]]).toEqual([surface, expected]);
+  }
+  const list = await (await service.send("GET", "/api/todos", { headers })).json();
+  const [id, title] = accepting.includes("todos") ? [2, "x"] : [1, "first"];
+  expect(list).toEqual([{ id, title, done: false }]);
+  expect((await service.send("GET", "/admin/keys", init)).status).toBe(200);
 });
 
 test("a write below /admin is rejected with an Origin but without a Host", async () => {
-  await using service = await withKey();
+  await using service = await withKey({});
   for (const [headers, status] of [
     [[], 404],
     [["Origin: http://null"], 403],
