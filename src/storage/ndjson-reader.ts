@@ -1,4 +1,3 @@
-import { isUtf8 } from "node:buffer";
 import { parseScope } from "../credential/client.ts";
 import { parseKeyName, type StoredKey } from "../credential/key.ts";
 import { ServiceError } from "../error.ts";
@@ -37,17 +36,14 @@ export interface ReaderOptions {
 /** Parses the export format of `ndjson.ts` in chunks. Throws an InvalidFileError that names the first invalid line. */
 export class NdjsonReader {
   readonly #options: ReaderOptions;
-  /** The API keys parsed so far, without those made with a key that no earlier line has, because nobody could revoke them. */
-  readonly keys: StoredKey[] = [];
+  /** By id, without those made with a key that no earlier line has, because nobody could revoke them. */
+  readonly keys = new Map<string, StoredKey>();
   /** The number of API keys that `keys` leaves out. */
   orphans = 0;
-  /** The records of idempotency keys parsed so far. */
-  readonly idempotencyRecords: IdempotencyRecord[] = [];
+  /** By the hash of the idempotency key. */
+  readonly idempotencyRecords = new Map<string, IdempotencyRecord>();
   /** The number of to-dos parsed so far. */
   count = 0;
-  readonly #keyIds = new Set<string>();
-  /** The hashes of tokens and of idempotency keys. */
-  readonly #hashes = new Set<string>();
   #header: Header | undefined;
   #line = 0;
   #greatestId: TodoId = 0n;
@@ -61,7 +57,7 @@ export class NdjsonReader {
   get summary(): TransferSummary {
     const { count: todos, lastId, keys, orphans } = this;
     if (this.#options.keys !== "include") return { todos, lastId };
-    return { todos, lastId, keys: keys.length, ...(orphans > 0 && { orphans }) };
+    return { todos, lastId, keys: keys.size, ...(orphans > 0 && { orphans }) };
   }
 
   get lastId(): TodoId {
@@ -85,40 +81,34 @@ export class NdjsonReader {
   /** Parses the next chunk. Returns the to-dos of the lines that it completes. */
   read(chunk: Uint8Array): readonly Todo[] {
     const bytes = Buffer.concat([this.#rest, chunk]);
-    const end = bytes.lastIndexOf(LINE_BREAK);
-    this.#rest = bytes.subarray(end + 1);
-    const todos = end < 0 ? [] : this.#parseLines(bytes.subarray(0, end));
+    const todos: Todo[] = [];
+    let start = 0;
+    for (let end = bytes.indexOf(LINE_BREAK); end >= 0; end = bytes.indexOf(LINE_BREAK, start)) {
+      todos.push(...this.#parseLine(bytes.subarray(start, end)));
+      start = end + 1;
+    }
+    this.#rest = bytes.subarray(start);
     if (this.#rest.length > MAX_LINE_BYTES) throw new InvalidFileError(`line ${this.#line + 1}: ${TOO_LONG}`);
     return todos;
   }
 
   /** Parses a last line without a line break. Throws if the file is incomplete. */
   end(): readonly Todo[] {
-    const last = this.#rest.length > 0 ? this.#parseLines(this.#rest, "; is the file truncated?") : [];
+    const last = this.#parseLine(this.#rest, "; is the file truncated?");
     if (this.#header === undefined && this.count === 0) throw new InvalidFileError("the file has no to-dos");
     const { todos = this.count, keys = 0, idempotencyRecords = 0 } = this.#header ?? {};
     assertComplete("to-dos", todos, this.count);
-    assertComplete("API keys", keys, this.keys.length + this.orphans);
-    assertComplete("idempotency records", idempotencyRecords, this.idempotencyRecords.length);
+    assertComplete("API keys", keys, this.keys.size + this.orphans);
+    assertComplete("idempotency records", idempotencyRecords, this.idempotencyRecords.size);
     return last;
   }
 
-  #parseLines(lines: Buffer, hint = ""): readonly Todo[] {
-    const todos: Todo[] = [];
-    for (const line of decodeLines(lines)) {
-      this.#line++;
-      const todo = this.#parseLine(line, hint);
-      if (todo !== undefined) todos.push(todo);
-    }
-    return todos;
-  }
-
-  /** Returns the to-do of a line; `undefined` for any other line. */
-  #parseLine(line: string | undefined, hint: string): Todo | undefined {
+  /** Returns the to-do of a line; none for any other line. */
+  #parseLine(bytes: Uint8Array, hint?: string): readonly Todo[] {
+    this.#line++;
     try {
-      const text = this.#line === 1 ? line?.replace(/^\uFEFF/, "") : line;
-      if (text !== undefined && /^[ \t\r]*$/.test(text)) return undefined;
-      return this.#parseValue(parseJson(text, hint));
+      const text = decodeLine(bytes);
+      return /^[ \t\r]*$/.test(text) ? [] : this.#parseValue(parseJson(text, hint));
     } catch (error) {
       if (!(error instanceof InvalidLineError || error instanceof ServiceError)) throw error;
       const violations = error instanceof ServiceError ? error.errors : undefined;
@@ -127,47 +117,38 @@ export class NdjsonReader {
     }
   }
 
-  #parseValue(value: Json): Todo | undefined {
+  #parseValue(value: Json): readonly Todo[] {
     const { todoService, apiKey, idempotencyRecord } = value;
     if (todoService !== undefined && this.#header === undefined && this.count === 0)
       this.#header = this.#parseHeader(value);
-    else if (apiKey !== undefined && this.#header?.keys !== undefined) this.#addKey(value);
-    else if (idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined)
-      this.#addRecord(value, this.#header.lastId);
-    else return this.#parseTodo(value);
-    return undefined;
+    else if (apiKey !== undefined && this.#header?.keys !== undefined) this.#addKey(parseKey(value));
+    else if (idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined) {
+      const record = parseRecord(value, this.#header.lastId);
+      this.idempotencyRecords.set(record.keyHash, record);
+    } else return [this.#parseTodo(value)];
+    return [];
   }
 
   #parseHeader(value: Json): Header {
     assertOnly(value, ["todoService", "lastId", "todos", "keys", "idempotencyRecords"]);
     if (count(value, "todoService") !== FORMAT)
       throw new InvalidLineError(`has the format ${value.todoService}, which is not supported`);
-    const rule = `a string of digits, at most "${this.#options.maxId}"`;
-    const lastId = BigInt(text(value, "lastId", /^\d{1,20}$/, rule));
-    if (lastId > this.#options.maxId) throw new InvalidLineError(`lastId must be ${rule}`);
+    const lastId = BigInt(text(value, "lastId", /^\d{1,20}$/, "a string of digits"));
     if (value.keys !== undefined && this.#options.keys !== "include")
       throw new InvalidLineError(
         "the file has API keys: add --with-keys to import them, or export without them",
       );
-    const todos = count(value, "todos");
-    return { lastId, todos, ...countIfAny(value, "keys"), ...countIfAny(value, "idempotencyRecords") };
+    return {
+      lastId: wholeNumber("lastId", lastId, this.#options.maxId),
+      todos: count(value, "todos"),
+      ...countIfAny(value, "keys"),
+      ...countIfAny(value, "idempotencyRecords"),
+    };
   }
 
-  #addKey(line: Json): void {
-    const key = parseKey(line);
-    if (key.parent?.kind === "key" && !this.#keyIds.has(key.parent.id)) {
-      this.orphans++;
-      return;
-    }
-    addNew(this.#keyIds, "id", key.id);
-    addNew(this.#hashes, "tokenHash", Buffer.from(key.tokenHash).toString("hex"));
-    this.keys.push(key);
-  }
-
-  #addRecord(line: Json, lastId: TodoId): void {
-    const record = parseRecord(line, lastId);
-    addNew(this.#hashes, "keyHash", record.keyHash);
-    this.idempotencyRecords.push(record);
+  #addKey(key: StoredKey): void {
+    if (key.parent?.kind === "key" && !this.keys.has(key.parent.id)) this.orphans++;
+    else this.keys.set(key.id, key);
   }
 
   #parseTodo(value: Json): Todo {
@@ -190,19 +171,16 @@ function parseKey(line: Json): StoredKey {
   const value = parseMember(line, "apiKey", [
     ...["id", "name", "tokenHash", "createdAt", "expiresAt", "lifetime", "lastUsedAt", "scope", "parent"],
   ]);
-  const { id, name, scope, parent } = value;
-  if (typeof id !== "string" || !/^[\w-]{1,64}$/.test(id))
-    throw new InvalidLineError("id of an API key must be 1 to 64 letters, digits, - or _");
   return {
-    id,
-    name: parseKeyName(name),
-    scope: parseScope(scope),
+    id: text(value, "id", /^[\w-]{1,64}$/, "1 to 64 letters, digits, - or _"),
+    name: parseKeyName(value.name),
+    scope: parseScope(value.scope),
     tokenHash: Buffer.from(text(value, "tokenHash", /^[0-9a-f]{64}$/, "64 hexadecimal digits"), "hex"),
     createdAt: count(value, "createdAt", MAX_TIME_MS),
     ...countIfAny(value, "expiresAt", MAX_TIME_MS),
     ...countIfAny(value, "lifetime", MAX_DURATION_MS),
     ...countIfAny(value, "lastUsedAt", MAX_TIME_MS),
-    ...(parent !== undefined && parseMadeWith(parent)),
+    ...(value.parent !== undefined && parseMadeWith(value.parent)),
   };
 }
 
@@ -211,14 +189,24 @@ function parseRecord(line: Json, lastId: TodoId): IdempotencyRecord {
   return {
     keyHash: text(value, "keyHash", ...SHA_256),
     titleHash: text(value, "titleHash", ...SHA_256),
-    id: wholeNumber("id of an idempotency record", value.id, lastId, 1n),
+    id: wholeNumber("id", value.id, lastId, 1n),
     createdAt: count(value, "createdAt", MAX_TIME_MS),
   };
 }
 
-function parseJson(line: string | undefined, hint: string): Json {
-  if (line === undefined) throw new InvalidLineError("is not UTF-8");
-  if (Buffer.byteLength(line) > MAX_LINE_BYTES) throw new InvalidLineError(TOO_LONG);
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Returns the text of a line, without a byte order mark. */
+function decodeLine(bytes: Uint8Array): string {
+  if (bytes.length > MAX_LINE_BYTES) throw new InvalidLineError(TOO_LONG);
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    throw new InvalidLineError("is not UTF-8");
+  }
+}
+
+function parseJson(line: string, hint = ""): Json {
   let value: unknown;
   try {
     value = JSON.parse(line, reviveBigInt);
@@ -243,15 +231,6 @@ function assertOnly(value: Json, names: readonly string[]): void {
     if (!names.includes(name)) throw new InvalidLineError(`has ${JSON.stringify(name)}, which would be lost`);
 }
 
-/** Adds a value that identifies a line. Throws if an earlier line has it. */
-function addNew(values: Set<string>, name: string, value: string): void {
-  if (values.has(value))
-    throw new InvalidLineError(
-      `another line has the same ${name}: keep one of them, and lower the count in the header`,
-    );
-  values.add(value);
-}
-
 function text(object: Json, name: string, pattern: RegExp, rule: string): string {
   const value = object[name];
   if (typeof value === "string" && pattern.test(value)) return value;
@@ -270,20 +249,12 @@ const count = (object: Json, name: string, max = Number.MAX_SAFE_INTEGER): numbe
 const countIfAny = (object: Json, name: string, max?: number) =>
   object[name] !== undefined && { [name]: count(object, name, max) };
 
+/** A line that repeats the id of an API key, or an idempotency key, is not counted. */
 function assertComplete(what: string, expected: number, found: number): void {
   if (expected === found) return;
   throw new InvalidFileError(
-    `the file is incomplete: the header says ${expected} ${what}, but it has ${found}`,
+    `the file is incomplete, or repeats a line: the header says ${expected} ${what}, but it has ${found}`,
   );
-}
-
-/** Yields the text of each line; `undefined` for a line that is not UTF-8. */
-function* decodeLines(lines: Buffer): Generator<string | undefined> {
-  if (isUtf8(lines)) return yield* lines.toString().split("\n");
-  for (const line of lines.toString("latin1").split("\n")) {
-    const bytes = Buffer.from(line, "latin1");
-    yield isUtf8(bytes) ? bytes.toString() : undefined;
-  }
 }
 
 /** A reviver for JSON.parse that returns integers as bigints without losing digits. */

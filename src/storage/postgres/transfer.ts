@@ -62,7 +62,7 @@ export function importTodos(
       ]);
     }
     await insertKeys(sql, reader);
-    await insertIdempotencyRecords(sql, reader.idempotencyRecords);
+    await insertIdempotencyRecords(sql, reader.idempotencyRecords.values());
     await sql.unsafe("SELECT todo_service.finish_import($1)", [reader.lastId]);
     return reader.summary;
   });
@@ -93,7 +93,7 @@ async function storedIdempotencyRecords(sql: SQL): Promise<IdempotencyRecord[]> 
   return rows.map((row) => ({ ...row, createdAt: Number(row.createdAt) }));
 }
 
-async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyRecord[]): Promise<void> {
+async function insertIdempotencyRecords(sql: SQL, records: Iterable<IdempotencyRecord>): Promise<void> {
   for (const batch of inBatches(records))
     await sql.unsafe("SELECT todo_service.import_idempotency_records($1, $2, $3, $4)", [
       joinLines(batch, ({ keyHash }) => keyHash),
@@ -104,6 +104,6 @@ async function insertIdempotencyRecords(sql: SQL, records: readonly IdempotencyR
 }
 
 async function insertKeys(sql: SQL, { keys }: NdjsonReader): Promise<void> {
-  if (keys.length > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
-  for (const key of keys) await putKey(sql, key);
+  if (keys.size > 0 && (await storedKeys(sql)).length > 0) throw hasKeys();
+  for (const key of keys.values()) await putKey(sql, key);
 }

@@ -18,6 +18,7 @@ import { read } from "../../../test/store-contract.ts";
 import { copiesOf, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { PreconditionError } from "../maintenance.ts";
+import { encodeKey } from "../ndjson.ts";
 import { openDatabase } from "./database.ts";
 import {
   backup,
@@ -426,10 +427,18 @@ describe("exportTodos", () => {
 });
 
 describe("importTodos", () => {
-  test("stores nothing if a line is invalid, and leaves no file", async () => {
+  const twins = [KEY, { ...KEY, id: "k2" }].map(encodeKey);
+  test.each([
+    ["an invalid line", ['{"id":1,"title":"a","done":false}', '{"id":1,"title":"b","done":false}'], "line 2"],
+    [
+      "two API keys of one token",
+      ['{"todoService":1,"lastId":"0","todos":0,"keys":2}', ...twins],
+      "token_hash",
+    ],
+  ])("stores nothing because of %s, and leaves no file", async (_what, lines, reason) => {
     const path = newPath();
-    const text = '{"id":1,"title":"a","done":false}\n{"id":1,"title":"b","done":false}\n';
-    expect(await refusal(importTodos(path, chunks(text), 10, { signal }))).toContain("line 2");
+    const refused = importTodos(path, chunks(lines.join("\n")), 10, { signal, keys: "include" });
+    expect((await errorOf(refused)).message).toContain(reason);
     expect(left(path)).toEqual([]);
   });
 

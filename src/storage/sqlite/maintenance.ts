@@ -345,10 +345,11 @@ async function importInto(
   let sum = Number(counters.checksum);
   for await (const todos of reader.readAll(source, task))
     for (const todo of todos) sum = (sum + insertTodo(todo.id, encodeTodo(todo))) % 2 ** 32;
-  if (reader.keys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
-  for (const key of reader.keys) rows.putKey(database, key);
-  sum += rows.sumOfKeys(reader.keys);
-  for (const record of reader.idempotencyRecords) rows.putRecord(database, record);
+  const newKeys = [...reader.keys.values()];
+  if (newKeys.length > 0 && rows.readKeys(database).length > 0) throw hasKeys();
+  for (const key of newKeys) rows.putKey(database, key);
+  sum += rows.sumOfKeys(newKeys);
+  for (const record of reader.idempotencyRecords.values()) rows.putRecord(database, record);
   const [sequence, checksum] = [BigInt(reader.count), rows.toChecksum(sum)];
   rows.putCounters(database, {
     ...counters,
