@@ -45,6 +45,11 @@ export interface RestoreSummary extends BackupSummary {
   readonly warning: string | undefined;
 }
 
+export interface ExportOptions extends TransferOptions {
+  /** What to do if a SQLite store is damaged: `skip` exports everything that can be read (default: refuse). */
+  readonly damaged?: "refuse" | "skip";
+}
+
 export interface TransferSummary {
   readonly todos: number;
   /** The greatest id ever assigned. The next to-do gets the id after it. */
@@ -53,18 +58,14 @@ export interface TransferSummary {
   readonly keys?: number | undefined;
   /** The number of API keys that an import left out, because they were made with one that the file does not have. */
   readonly orphans?: number;
+  /** What an export of a damaged store has left out, or what may be wrong in it, one line each. */
+  readonly problems?: readonly string[];
 }
 
 /** The formats before and after a migration. */
 export interface MigrationSummary {
   readonly from: number;
   readonly to: number;
-}
-
-/** A partial export of a damaged store. */
-export interface SkipDamagedSummary extends TransferSummary {
-  /** What was left out or may be wrong, one line each; empty for a sound store. */
-  readonly problems: readonly string[];
 }
 
 /** The result of one check of a store. */
@@ -85,12 +86,7 @@ export interface StoreAdmin {
    */
   restore(file: string, options: TaskOptions): Promise<RestoreSummary>;
   /** Writes a consistent snapshot of all to-dos in the format of `ndjson.ts`. A server may be using the store. */
-  export(write: (text: string) => Promise<void>, options: TransferOptions): Promise<TransferSummary>;
-  /** Writes everything that can be read, like `export`, from a store that may be damaged. */
-  exportSkippingDamaged(
-    write: (text: string) => Promise<void>,
-    options: TransferOptions,
-  ): Promise<SkipDamagedSummary>;
+  export(write: (text: string) => Promise<void>, options: ExportOptions): Promise<TransferSummary>;
   /** Looks for damage. Changes nothing. A server may be using the store. */
   check(): Promise<readonly CheckResult[]>;
   /**
@@ -105,6 +101,12 @@ export interface StoreAdmin {
   /** Brings the schema to the format of this program. On PostgreSQL, it creates a missing one. */
   migrate(): Promise<MigrationSummary>;
 }
+
+/** An operation on the store at a path or a URL. */
+export type Operation<Name extends keyof StoreAdmin> = (
+  store: string,
+  ...given: Parameters<StoreAdmin[Name]>
+) => ReturnType<StoreAdmin[Name]>;
 
 /** The import needs a store that has never had to-dos. */
 export class UsedStoreError extends PreconditionError {}

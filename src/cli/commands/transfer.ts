@@ -5,7 +5,7 @@ import { type Flags, readSettings } from "../../config/config.ts";
 import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { describeFsError } from "../../error-message.ts";
 import { createFileAtomic } from "../../storage/atomic-file.ts";
-import { PreconditionError, type StoreAdmin, type TransferSummary } from "../../storage/maintenance.ts";
+import { PreconditionError, type TransferSummary } from "../../storage/maintenance.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore } from "../command.ts";
 import { type CommandProcess, type Output, printError, writeStdout } from "../terminal/output.ts";
 
@@ -44,10 +44,14 @@ function exportTodos(process: CommandProcess, file: string | undefined, flags: F
     const { signal } = task;
     // The lines of the export would follow the progress on the same terminal.
     const options = file === undefined && process.stdout.isTTY ? { signal } : task;
-    const write = (output: (text: string) => Promise<void>): Promise<TransferSummary> =>
-      flags.skipDamaged === undefined
-        ? store.export(output, { ...options, keys })
-        : exportSkippingDamaged(process, store, output, { ...options, keys });
+    const damaged = flags.skipDamaged === undefined ? "refuse" : "skip";
+    const write = async (output: (text: string) => Promise<void>): Promise<TransferSummary> => {
+      const summary = await store.export(output, { ...options, keys, damaged });
+      const { problems = [] } = summary;
+      for (const problem of problems) printError(process, problem);
+      if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
+      return summary;
+    };
     if (file === undefined) {
       const summary = await write((text) => unlessAborted(signal, writeStdout(process, text)));
       printSummary(process.stderr, "exported", summary);
@@ -59,18 +63,6 @@ function exportTodos(process: CommandProcess, file: string | undefined, flags: F
     });
     printSummary(process.stdout, "exported", summary);
   });
-}
-
-/** Exports what can be read. Prints what is missing, and sets the exit code. */
-async function exportSkippingDamaged(
-  process: CommandProcess,
-  store: StoreAdmin,
-  ...given: Parameters<StoreAdmin["exportSkippingDamaged"]>
-): Promise<TransferSummary> {
-  const { problems, ...summary } = await store.exportSkippingDamaged(...given);
-  for (const problem of problems) printError(process, problem);
-  if (problems.length > 0) process.exitCode = INCOMPLETE_EXIT_CODE;
-  return summary;
 }
 
 function importTodos(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {

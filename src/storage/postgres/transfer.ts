@@ -1,12 +1,6 @@
 import type { SQL } from "bun";
 import type { TodoId } from "../../todo.ts";
-import {
-  hasKeys,
-  type MigrationSummary,
-  type TransferOptions,
-  type TransferSummary,
-  UsedStoreError,
-} from "../maintenance.ts";
+import { hasKeys, type Operation, PreconditionError, UsedStoreError } from "../maintenance.ts";
 import { inBatches, writeExport } from "../ndjson.ts";
 import { NdjsonReader } from "../ndjson-reader.ts";
 import type { IdempotencyRecord } from "../records/idempotency.ts";
@@ -17,11 +11,8 @@ import { ensureSchema, migrate } from "./schema.ts";
 import { MAX_POSTGRES_ID, readTodos } from "./store.ts";
 
 /** Implements `StoreAdmin.export` with one transaction, which is a snapshot. */
-export function exportTodos(
-  url: string,
-  write: (text: string) => Promise<void>,
-  { keys, ...options }: TransferOptions,
-): Promise<TransferSummary> {
+export const exportTodos: Operation<"export"> = async (url, write, { keys, damaged, ...options }) => {
+  if (damaged === "skip") throw new PreconditionError("on PostgreSQL, leave out --skip-damaged");
   return inTransaction(url, "ISOLATION LEVEL REPEATABLE READ READ ONLY", async (sql) => {
     const [totals] = await sql.unsafe<{ last_id: TodoId; todos: bigint }[]>(
       "SELECT * FROM todo_service.totals()",
@@ -36,20 +27,15 @@ export function exportTodos(
     };
     return writeExport(contents, write, options);
   });
-}
+};
 
 async function* encodedTodos(sql: SQL): AsyncGenerator<readonly string[], void, undefined> {
   for await (const rows of readTodos(sql)) yield rows.map(({ todo }) => todo);
 }
 
 /** Implements `StoreAdmin.import` in one transaction. Servers wait for it, see the new epoch, and reload everything. */
-export function importTodos(
-  url: string,
-  source: AsyncIterable<Uint8Array>,
-  maxTodos: number,
-  { keys, ...options }: TransferOptions,
-): Promise<TransferSummary> {
-  return inTransaction(url, "ISOLATION LEVEL READ COMMITTED", async (sql) => {
+export const importTodos: Operation<"import"> = (url, source, maxTodos, { keys, ...options }) =>
+  inTransaction(url, "ISOLATION LEVEL READ COMMITTED", async (sql) => {
     const [started] = await sql.unsafe<{ ok: boolean }[]>("SELECT todo_service.start_import() AS ok");
     if (started?.ok !== true)
       throw new UsedStoreError("the database has contained to-dos: import into a new database");
@@ -66,12 +52,10 @@ export function importTodos(
     await sql.unsafe("SELECT todo_service.finish_import($1)", [reader.lastId]);
     return reader.summary;
   });
-}
 
 /** Implements `StoreAdmin.migrate`. */
-export function migrateDatabase(url: string): Promise<MigrationSummary> {
-  return withPrimary(url, (primary) => primary.run((sql) => migrate(sql)));
-}
+export const migrateDatabase: Operation<"migrate"> = (url) =>
+  withPrimary(url, (primary) => primary.run((sql) => migrate(sql)));
 
 function inTransaction<T>(url: string, mode: string, work: (sql: SQL) => Promise<T>): Promise<T> {
   return withPrimary(url, async (primary) => {

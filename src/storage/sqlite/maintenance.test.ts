@@ -20,14 +20,7 @@ import type { StoredKey } from "../../credential/key.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { encodeKey } from "../ndjson.ts";
 import { openDatabase } from "./database.ts";
-import {
-  backup,
-  backupInBackground,
-  exportSkippingDamaged,
-  exportTodos,
-  importTodos,
-  restore,
-} from "./maintenance.ts";
+import { backup, backupInBackground, exportTodos, importTodos, restore } from "./maintenance.ts";
 import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
@@ -476,13 +469,17 @@ describe("importTodos", () => {
   });
 });
 
-describe("exportSkippingDamaged", () => {
+describe("exportTodos of what can be read", () => {
   test("exports an undamaged store as exportTodos does", async () => {
     const path = await makeStore();
     const [all, skipping] = [writer(), writer()];
     await exportTodos(path, all.write, { signal, keys: "include" });
-    const { problems } = await exportSkippingDamaged(path, skipping.write, { signal, keys: "include" });
-    expect([problems, skipping.written.text]).toEqual([[], all.written.text]);
+    const { problems } = await exportTodos(path, skipping.write, {
+      signal,
+      damaged: "skip",
+      keys: "include",
+    });
+    expect([problems, skipping.written.text]).toEqual([undefined, all.written.text]);
   });
 
   test("leaves out what is damaged, and says so", async () => {
@@ -490,7 +487,7 @@ describe("exportSkippingDamaged", () => {
     foreign(`UPDATE todos SET json = 'x' WHERE id = 3;
       UPDATE keys SET name = 'bob'; UPDATE store SET last_id = 9; DROP TABLE idempotency_records`)(path);
     const { written, write } = writer();
-    const { problems } = await exportSkippingDamaged(path, write, { signal, keys: "include" });
+    const { problems } = await exportTodos(path, write, { signal, damaged: "skip", keys: "include" });
     expect(problems).toEqual([
       "left out what is damaged: an API key is damaged",
       "ids may be assigned again: its counters are damaged",
@@ -513,8 +510,8 @@ describe("exportSkippingDamaged", () => {
     const at = Math.floor(bytes.indexOf('"to-do 1000"') / 4096) * 4096;
     writeFileSync(path, bytes.fill(0xee, at, at + 4096));
     const { write } = writer();
-    const { todos, problems } = await exportSkippingDamaged(path, write, { signal });
+    const { todos, problems } = await exportTodos(path, write, { signal, damaged: "skip" });
     expect(todos).toBeWithin(1850, 1999);
-    expect(problems[0]).toStartWith("left out what is damaged: ");
+    expect(problems?.[0]).toStartWith("left out what is damaged: ");
   });
 });

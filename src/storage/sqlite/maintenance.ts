@@ -20,19 +20,18 @@ import {
   type BackupSummary,
   type CheckResult,
   hasKeys,
-  type MigrationSummary,
+  type Operation,
   PreconditionError,
-  type RestoreSummary,
-  type SkipDamagedSummary,
   type TaskOptions,
   type TransferOptions,
   type TransferSummary,
   UsedStoreError,
   yieldToEventLoop,
 } from "../maintenance.ts";
-import { inBatches, writeExport } from "../ndjson.ts";
+import { type ExportContents, writeExport } from "../ndjson.ts";
 import { NdjsonReader } from "../ndjson-reader.ts";
 import { DEFAULTS } from "../store.ts";
+import { Table } from "../table/table.ts";
 import {
   assertNothingLeft,
   createDatabase,
@@ -77,7 +76,7 @@ async function withStore<T>(
 }
 
 /** Implements `StoreAdmin.backup`. The file is a complete store; a server can open it directly. */
-export const backup = (path: string, file: string, { signal }: TaskOptions): Promise<BackupSummary> =>
+export const backup: Operation<"backup"> = (path, file, { signal }) =>
   withStore(path, (database, compareMark) =>
     createFileAtomic(file, PRIVATE_MODE, (part) =>
       copyInto(part, database, compareMark, signal).catch((error) => {
@@ -147,7 +146,7 @@ function summarize(database: Database): Omit<BackupSummary, "bytes"> {
 }
 
 /** Implements `StoreAdmin.restore`. */
-export async function restore(path: string, file: string, task: TaskOptions): Promise<RestoreSummary> {
+export const restore: Operation<"restore"> = async (path, file, task) => {
   const part = `${path}.part`;
   assertBackupFile(file);
   if (realpathSync(file) === part)
@@ -169,7 +168,7 @@ export async function restore(path: string, file: string, task: TaskOptions): Pr
   } finally {
     removeDatabase(part);
   }
-}
+};
 
 function assertBackupFile(file: string): void {
   try {
@@ -253,66 +252,43 @@ function nameTwice(path: string, aside: string): void {
  * Implements `StoreAdmin.export`. Everything is read first, because a paused reader of the output would keep the WAL from being
  * used again.
  */
-export const exportTodos = (
-  path: string,
-  write: (text: string) => Promise<void>,
-  { keys: withKeys, ...task }: TransferOptions,
-): Promise<TransferSummary> =>
-  withStore(path, (database, compareMark) => {
-    const read = database.transaction(() => {
-      compareMark();
-      const { table, keys, counters } = rows.readContents(database, () => {});
-      return {
-        lastId: counters.last_id,
-        count: table.count,
-        todos: table.batches(),
-        keys: withKeys === "include" ? keys : undefined,
-        idempotencyRecords: rows.readRecords(database).records,
-      };
-    });
-    return writeExport(read.deferred(), write, task);
-  });
-
-/** Implements `StoreAdmin.exportSkippingDamaged`. */
-export const exportSkippingDamaged = (
-  path: string,
-  write: (text: string) => Promise<void>,
-  { keys: withKeys, ...task }: TransferOptions,
-): Promise<SkipDamagedSummary> =>
+export const exportTodos: Operation<"export"> = (path, write, { keys, damaged, ...task }) =>
   withStore(path, async (database, compareMark) => {
     const problems: string[] = [];
-    const attempt = <T>(what: string, read: () => T): T | undefined => {
+    const attempt = <T>(problem: string, read: () => T): T | undefined => {
       try {
         return read();
       } catch (error) {
-        problems.push(`${what}: ${oneLine(error)}`);
+        if (damaged !== "skip") throw error;
+        problems.push(`${problem}: ${oneLine(error)}`);
         return undefined;
       }
     };
-    attempt("left out what is damaged", () => rows.assertIntact(database));
-    const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
-    if (counters !== undefined) attempt("the store may lack changes", compareMark);
-    const found = [...rows.readIntactTodos(database, 1n, MAX_SQLITE_ID)];
-    const todos = [...new Map(found.map(([id, json]) => [id, json]))].sort(([a], [b]) => (a < b ? -1 : 1));
-    const keys = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
-    const contents = {
-      lastId: counters?.last_id ?? todos.at(-1)?.[0] ?? 0n,
-      count: todos.length,
-      todos: inBatches(todos.map(([, json]) => json)),
-      keys: withKeys === "include" ? keys : undefined,
-      idempotencyRecords:
-        attempt("no idempotency key is exported", () => rows.readRecords(database).records) ?? [],
+    const read = (): ExportContents => {
+      const intact = attempt("left out what is damaged", () => rows.readContents(database, () => {}));
+      const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
+      if (counters !== undefined) attempt("the store may lack changes", compareMark);
+      const table = intact?.table ?? new Table();
+      const found = intact === undefined ? rows.readIntactTodos(database) : [];
+      for (const [id, json] of found) table.append(id, json);
+      const stored = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
+      const records = attempt("no idempotency key is exported", () => rows.readRecords(database).records);
+      return {
+        lastId: counters?.last_id ?? found.at(-1)?.[0] ?? 0n,
+        count: table.count,
+        todos: table.batches(),
+        keys: keys === "include" ? stored : undefined,
+        idempotencyRecords: records ?? [],
+      };
     };
-    return { ...(await writeExport(contents, write, task)), problems };
+    // A disk that cannot be read can end a transaction.
+    const contents = damaged === "skip" ? read() : database.transaction(read).deferred();
+    const summary = await writeExport(contents, write, task);
+    return problems.length > 0 ? { ...summary, problems } : summary;
   });
 
 /** Implements `StoreAdmin.import` in one transaction. */
-export async function importTodos(
-  path: string,
-  source: AsyncIterable<Uint8Array>,
-  maxTodos: number,
-  task: TransferOptions,
-): Promise<TransferSummary> {
+export const importTodos: Operation<"import"> = async (path, source, maxTodos, task) => {
   using _ = acquireLock(path);
   const { database, isNew } = openToChange(path, "create", rows.assertIntact);
   try {
@@ -329,7 +305,7 @@ export async function importTodos(
     if (isNew) removeDatabase(path);
     throw error;
   }
-}
+};
 
 /** Imports an export into a database without to-dos, in one transaction. Closing the database rolls it back. */
 async function importInto(
@@ -363,8 +339,7 @@ async function importInto(
 }
 
 /** There is one format. */
-export const migrate = (path: string): Promise<MigrationSummary> =>
-  withStore(path, () => ({ from: FORMAT, to: FORMAT }));
+export const migrate: Operation<"migrate"> = (path) => withStore(path, () => ({ from: FORMAT, to: FORMAT }));
 
 /** Implements `StoreAdmin.check`. Changes nothing. */
 export async function check(path: string): Promise<CheckResult[]> {

@@ -184,12 +184,18 @@ function* readTodos(database: Database): Generator<TodoRow[]> {
 /** How often a damaged table is read in vain at most. */
 const MAX_FAILED_READS = 100_000;
 
-/** Yields the intact to-dos of a damaged table. Divides a range of ids that cannot be read. */
-export function* readIntactTodos(
+/** Returns the intact to-dos of a damaged table by ascending id. */
+export function readIntactTodos(database: Database): TodoRow[] {
+  const found = new Map(readRange(database, 1n, 2n ** 63n - 1n, { reads: 0 }).map((row) => [row[0], row]));
+  return [...found.values()].sort(([one], [other]) => (one < other ? -1 : 1));
+}
+
+/** Yields the intact to-dos of a range of ids. Divides one that cannot be read. */
+function* readRange(
   database: Database,
   first: TodoId,
   last: TodoId,
-  failed = { reads: 0 },
+  failed: { reads: number },
 ): Generator<TodoRow> {
   const sql = "SELECT id, json, crc FROM todos WHERE id BETWEEN ? AND ?";
   try {
@@ -198,8 +204,8 @@ export function* readIntactTodos(
   } catch {
     if (first === last || ++failed.reads > MAX_FAILED_READS) return;
     const middle = (first + last) / 2n;
-    yield* readIntactTodos(database, first, middle, failed);
-    yield* readIntactTodos(database, middle + 1n, last, failed);
+    yield* readRange(database, first, middle, failed);
+    yield* readRange(database, middle + 1n, last, failed);
   }
 }
 
