@@ -582,6 +582,9 @@ const FAULTS: Readonly<Record<`${RuleId}: ${string}`, Handler>> = {
     ADMIN,
     (response, { authorization }) => (response.ok || authorization === "" ? response : problem(500)),
   ),
+  "list.query: routes by the path with its query": override(LIST, ({ search }) =>
+    search === "" ? undefined : problem(404),
+  ),
   "create.in-parts: decodes each part of a body alone": withRequest((request) => ({
     ...request,
     body: request.parts.map((part) => Buffer.from(part).toString()).join(""),

@@ -5,6 +5,7 @@ import { type Json, ownProperty, parseJson } from "./json.ts";
 export interface ParsedRequest {
   readonly method: string;
   readonly path: string;
+  readonly search: string;
   readonly body: string;
   /** The body as it arrived. */
   readonly parts: readonly Uint8Array[];
@@ -109,11 +110,11 @@ export async function withServer<T>(
     hostname: "127.0.0.1",
     async fetch(request) {
       const { method, headers } = request;
-      const path = new URL(request.url).pathname;
+      const { pathname: path, search } = new URL(request.url);
       const authorization = headers.get("authorization") ?? "";
       const parts = await Array.fromAsync(request.body ?? []);
       const body = Buffer.concat(parts).toString();
-      return handler({ method, path, body, parts, authorization, headers }, state);
+      return handler({ method, path, search, body, parts, authorization, headers }, state);
     },
   });
   return await use(server.url.href);

@@ -12,6 +12,12 @@ export const cases = {
     await expectNotServed(client, examples.versionPrefixes);
   },
 
+  // Some clients add such a query to bypass caches. The specification does not show whether a server may refuse it.
+  async "list.query"(client: TargetClient) {
+    const response = await client.send("GET", "/api/todos?_=1");
+    response.expect(response.status !== 404, "a status other than 404");
+  },
+
   // sendRaw, because fetch hides bytes that follow a 204.
   async "delete.empty"(client: TargetClient) {
     const response = await client.sendRaw("DELETE", `/api/todos/${await client.create("kit: no body")}`);
