@@ -93,7 +93,7 @@ describe("the client", () => {
   test("sends requests below its base URL, with its token", async () => {
     const list = () =>
       new Response(`[${TODO}]`, {
-        headers: { "Todo-Position": "e-1", Link: '</api/todos?limit=1&after=1>; rel="next"' },
+        headers: { "Todo-Position": "e-1", ETag: '"e-0"', Link: '</api/todos?limit=1&after=1>; rel="next"' },
       });
     const { api, sent } = answered([list]);
     expect(await api.list({ done: false, limit: 1 })).toEqual({
@@ -120,17 +120,10 @@ describe("the client", () => {
       },
     });
 
-  test.each(['W/"e-1"', '"e-1-gzip"', 'W/"e-1-gzip"', "none"])(
-    "takes the position of a list from Todo-Position, whatever a proxy made of the ETag (%s)",
-    async (etag) => {
-      const { api } = answered([
-        () => new Response("[]", { headers: { ETag: etag, "Todo-Position": "e-2" } }),
-        () => new Response("[]", { headers: { ETag: etag } }),
-      ]);
-      expect((await api.list()).position).toBe("e-2");
-      expect(await outcomeOf(api.list({}, { retries: 0 }))).toBe("unexpected_answer");
-    },
-  );
+  test("takes the position of a list from Todo-Position only, because a proxy may change the ETag", async () => {
+    const { api } = answered([() => new Response("[]", { headers: { ETag: 'W/"e-1"' } })], 0);
+    expect(await outcomeOf(api.list())).toBe("unexpected_answer");
+  });
 
   test("an abort ends the wait before a retry", async () => {
     const { api, sent } = answered([() => problem(503, "stopping", { "Retry-After": "9" })]);
@@ -238,15 +231,6 @@ describe("the client", () => {
     ]);
     const types = (await Array.fromAsync(api.events(leaving))).map(({ type }) => type);
     expect(types).toEqual(["disconnected", "connected", "disconnected", "connected", "disconnected"]);
-  });
-
-  test("aborts the event stream when the iteration ends", async () => {
-    const { api, sent } = answered([() => stream(":\n")]);
-    for await (const { type } of api.events({ since: "e-1" })) {
-      expect(type).toBe("connected");
-      break;
-    }
-    expect(sent[0]?.init.signal?.aborted).toBe(true);
   });
 
   test.each<[how: string, error: Error | undefined]>([

@@ -55,12 +55,6 @@ describe("an exchange", () => {
     expect(await readText(exchange)).toBe("");
   });
 
-  test("rejects with network_error if the connection fails within the body", async () => {
-    const body = new ReadableStream({ pull: (controller) => controller.error(new Error("reset")) });
-    const exchange = await openWith(async () => new Response(body));
-    expect(await errorOf(readText(exchange))).toMatchObject({ code: "network_error" });
-  });
-
   test("aborts its request when it is closed", async () => {
     const signals: (AbortSignal | null | undefined)[] = [];
     const exchange = await openWith(async (_url, { signal }) => {

@@ -16,34 +16,49 @@ const todo = (id: number, done = false): string => `{"id":${id},"title":"${id}",
 /** What a stream begins with. */
 const COMMENT = new TextEncoder().encode(":\n");
 
+const stream = (body?: string | ReadableStream): Response =>
+  new Response(body ?? new ReadableStream({ start: (controller) => controller.enqueue(COMMENT) }), {
+    headers: { "Content-Type": "text/event-stream" },
+  });
+const listAt = (position: string, ...ids: readonly number[]): Response =>
+  new Response(`[${ids.map((id) => todo(id))}]`, { headers: { "Todo-Position": position } });
+
+/** Returns a client whose requests get scripted responses, and the requests. By default, the stream is silent. */
+function scripted(answer: (method: string, path: string, signal: AbortSignal) => Response | undefined) {
+  const requests: string[] = [];
+  const api = new TodoApi({
+    baseUrl: "http://todo.example",
+    retries: 0,
+    fetch: async (url, { method = "", signal }) => {
+      if (signal == null) throw new Error("a request without a signal");
+      const path = url.slice("http://todo.example/api".length);
+      requests.push(`${method} ${path}`);
+      return answer(method, path, signal) ?? (path.startsWith("/events") ? stream() : listAt("e-0"));
+    },
+  });
+  return { api, requests };
+}
+
 /** Returns a client of a service with to-dos 1 to 3, and a function that sends text in its event stream. */
 function startStream() {
   const streams: ReadableStreamDefaultController<Uint8Array>[] = [];
   const signals: AbortSignal[] = [];
-  const api = new TodoApi({
-    baseUrl: "http://todo.example",
-    fetch: async (url, { signal }) => {
-      if (signal == null) throw new Error("a request without a signal");
-      signals.push(signal);
-      if (!url.includes("/events"))
-        return new Response(`[${[1, 2, 3].map((id) => todo(id))}]`, { headers: { "Todo-Position": "e-0" } });
-      const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+  const { api } = scripted((_method, path, signal) => {
+    signals.push(signal);
+    if (!path.startsWith("/events")) return listAt("e-0", 1, 2, 3);
+    return stream(
+      new ReadableStream({
         start: (controller) => {
           streams.push(controller);
           controller.enqueue(COMMENT);
           signal.addEventListener("abort", () => controller.error(signal.reason));
         },
-      });
-      return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
-    },
+      }),
+    );
   });
   const send = (text: string): void => streams.at(-1)?.enqueue(new TextEncoder().encode(text));
-  return {
-    api,
-    send,
-    close: () => streams.at(-1)?.close(),
-    isAborted: () => signals.at(-1)?.aborted === true,
-  };
+  const isAborted = (): boolean => signals.at(-1)?.aborted === true;
+  return { api, send, close: () => streams.at(-1)?.close(), isAborted };
 }
 
 /** Returns the first state that meets a condition. */
@@ -154,12 +169,9 @@ describe("follow", () => {
 });
 
 test("follow passes no state after the last one, although a change waited for its frame", async () => {
-  const api = new TodoApi({
-    fetch: async (url) =>
-      url.includes("/events")
-        ? new Response(null, { status: 403 })
-        : new Response("[]", { headers: { "Todo-Position": "e-0" } }),
-  });
+  const { api } = scripted((_method, path) =>
+    path.startsWith("/events") ? new Response(null, { status: 403 }) : undefined,
+  );
   using _clock = hurry();
   const statuses: string[] = [];
   api.follow().subscribe(({ status }) => statuses.push(status));
@@ -227,28 +239,6 @@ test("follow passes no state twice, and keeps the objects of equal to-dos", asyn
 });
 
 const LIST = { todos: [{ id: "1", title: "1", done: false }], position: "e-0" };
-const stream = (body?: string): Response =>
-  new Response(body ?? new ReadableStream({ start: (controller) => controller.enqueue(COMMENT) }), {
-    headers: { "Content-Type": "text/event-stream" },
-  });
-const listAt = (position: string): Response => new Response("[]", { headers: { "Todo-Position": position } });
-
-/** Returns a client whose requests get scripted responses, and the requests. By default, the stream is silent. */
-function scripted(answer: (method: string, path: string) => Response | undefined) {
-  const requests: string[] = [];
-  const api = new TodoApi({
-    baseUrl: "http://todo.example",
-    retries: 0,
-    fetch: async (url, { method = "" }) => {
-      const path = url.slice("http://todo.example/api".length);
-      requests.push(`${method} ${path}`);
-      const given = answer(method, path) ?? (path.startsWith("/events") ? stream() : listAt("e-0"));
-      return given;
-    },
-  });
-  return { api, requests };
-}
-
 describe("a followed list", () => {
   test("goes on if the last subscriber leaves and another one comes within a frame", async () => {
     const { api } = scripted(() => undefined);
