@@ -78,17 +78,6 @@ export function settle(changes: Changes, key: string, done: ReadonlySet<TodoId>,
   return rename(left, created);
 }
 
-/**
- * Returns whether a later change decides what becomes of a to-do, so that an earlier one need not be sent. A later `cleared`
- * does not, because it deletes only what the service has as done.
- */
-export const isReplaced = (changes: Changes, { key, kind }: Change, { id }: Target): boolean =>
-  kind !== "created" &&
-  changes.some(
-    (later) =>
-      later.key > key && later.kind !== "cleared" && later.targets.some((target) => target.id === id),
-  );
-
 /** Returns whether a change waits for a new to-do. */
 export const isWaiting = ({ kind, targets }: Change): boolean =>
   kind !== "created" && targets.some(({ id }) => isNewId(id));

@@ -15,18 +15,14 @@ export interface LastList {
   readonly readAt: Date;
 }
 
-/** About one frame. */
-const DROP_DELAY_MS = 16;
-
 /** What the state needs of the outbox. */
-type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener" | "drop">;
+type Changes = Pick<Outbox, "changes" | "created" | "onAnswers" | "addEventListener">;
 
 /** The list of the service, with the effects of the user's changes on top. */
 export class State {
   readonly #outbox: Changes;
   readonly overlay = new Overlay();
   #confirmed: readonly Todo[] = [];
-  #dropTimer: ReturnType<typeof setTimeout> | undefined;
   /** All to-dos with the effects of the user's changes, until something changes. */
   #shown: readonly Todo[] | undefined;
   /** The position of the list in the event stream, or undefined until the list has loaded. */
@@ -84,8 +80,6 @@ export class State {
     this.confirmed = todos;
     this.position = position;
     this.overlay.advance(position);
-    // Once for many events, because a check of a long list takes milliseconds. The sender checks each clearing again.
-    this.#dropTimer ??= setTimeout(() => this.#dropReopened(), DROP_DELAY_MS);
   }
 
   /** The service has answered changes. Their effects stay until the list has them. */
@@ -113,17 +107,7 @@ export class State {
     return { after: this.todos.findLast(({ id }) => !isNewId(id))?.id ?? "", position: this.position };
   }
 
-  /** Clearing done to-dos must not delete one that someone reopens before it is sent. */
-  #dropReopened(): void {
-    this.#dropTimer = undefined;
-    for (const change of this.#outbox.changes) {
-      if (change.kind !== "cleared" || change.sent !== undefined) continue;
-      const reopened = this.findReopened(change);
-      if (reopened.length > 0) this.#outbox.drop(change, reopened);
-    }
-  }
-
-  /** Returns the targets of a clearing that are open. */
+  /** Returns the targets of a clearing that are open, because someone has reopened them since. They are not deleted. */
   findReopened({ targets }: Change): readonly Target[] {
     return targets.filter(({ id, title }) => {
       const todo = findTodo(this.todos, id);

@@ -144,7 +144,7 @@ export class Sender {
 
   /**
    * Does not repeat ticks that may have arrived, if the service has set the same value since: later changes would be lost. Values
-   * alternate, so without such an event nobody has changed the to-do. A later change of the user's makes them needless, too.
+   * alternate, so without such an event nobody has changed the to-do.
    */
   async #settleSent(change: Change, position: string, signal: AbortSignal): Promise<void> {
     const { api, outbox } = this.#options;
@@ -157,12 +157,9 @@ export class Sender {
       const { id, done } = todo;
       if (seen.has(id) || done === (kind === "done")) seen.set(id, { kind: "setDone", todo, position, id });
     }
-    const settled = targets.filter(
-      (target) => seen.has(target.id) || edits.isReplaced(outbox.sendable, change, target),
-    );
-    const answers = settled.flatMap(({ id }) => seen.get(id) ?? []);
-    if (settled.length === 0) return;
-    outbox.settle(change, new Set(settled.map(({ id }) => id)), answers);
+    const answers = targets.flatMap(({ id }) => seen.get(id) ?? []);
+    if (answers.length === 0) return;
+    outbox.settle(change, new Set(answers.map(({ id }) => id)), answers);
     this.#onAnswered();
   }
 
@@ -185,11 +182,9 @@ export class Sender {
         const { id } = target;
         requested.add(id);
         try {
-          if (!edits.isReplaced(outbox.sendable, change, target)) {
-            const { confirmation, reason } = await this.#sendOne(kind, target, signal);
-            if (confirmation !== undefined) answers.push({ ...confirmation, id });
-            if (reason !== undefined) rejections.push({ target, reason });
-          }
+          const { confirmation, reason } = await this.#sendOne(kind, target, signal);
+          if (confirmation !== undefined) answers.push({ ...confirmation, id });
+          if (reason !== undefined) rejections.push({ target, reason });
           done.add(id);
         } catch (error) {
           failure = error;
