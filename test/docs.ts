@@ -1,10 +1,11 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
-import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { slugOf } from "../docs/slug.ts";
 import { type Command, ROOT, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
+import { copyRepository } from "./patched-copy.ts";
 import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -265,14 +266,6 @@ const masked = (text: string): string =>
     .replaceAll(/todo_\w{49}/g, "TOKEN")
     .replaceAll(/\b[0-9a-f]{16}-\d+\b/g, "POSITION")
     .replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
-
-/** Copies the tracked files only, because other tests may create and remove files at the same time. */
-async function copyRepository(folder: string): Promise<void> {
-  const files = "git ls-files -z | xargs -0 ls -d 2>/dev/null";
-  await using copy = run(["sh", "-c", `${files} | tar -cf - -T - | tar -xf - -C "$0"`, folder]);
-  if ((await copy.exited) !== 0) throw new Error(copy.stderr());
-  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
-}
 
 async function stopServer(file: string): Promise<void> {
   const group = Number(await readFile(file, "utf8").catch(() => "0"));

@@ -1,6 +1,13 @@
 import { cp, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import { ROOT } from "./command.ts";
+import { ROOT, run, succeed } from "./command.ts";
+
+/** Copies the tracked files only, because other tests may create and remove files at the same time. */
+export async function copyRepository(folder: string): Promise<void> {
+  const files = "git ls-files -z | xargs -0 ls -d 2>/dev/null";
+  await succeed(run(["sh", "-c", `${files} | tar -cf - -T - | tar -xf - -C "$0"`, folder]));
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+}
 
 /** Copies the program to a folder and changes one of its files. Returns the main module. */
 export async function copyProgram(
