@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
-import { listTodos, type ServedTodo } from "./served-todos.ts";
+import { listTodos, postTodo, type ServedTodo, sendJson } from "./served-todos.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -64,7 +64,7 @@ async function write(url: string, name: string, { titles, done, unanswered }: Ac
     expect(titles.has(todo.id)).toBe(false);
     titles.set(todo.id, title);
     if (i % 2 === 0) continue;
-    if ((await send("PATCH", `${url}/api/todos/${todo.id}`, { done: true })) === undefined) return;
+    if ((await answered(sendJson(url, `PATCH /api/todos/${todo.id}`, { done: true }))) === undefined) return;
     done.add(todo.id);
   }
 }
@@ -85,18 +85,12 @@ async function retry(url: string, { titles, unanswered }: Acknowledged): Promise
 
 /** Creates a to-do. The title is also the idempotency key. */
 const create = (url: string, title: string): Promise<ServedTodo | undefined> =>
-  send("POST", `${url}/api/todos`, { title }, { "Idempotency-Key": title });
+  answered(postTodo(url, title, { "Idempotency-Key": title }));
 
 /** Returns the to-do in the response, or `undefined` if the server was gone before it responded. */
-async function send(
-  method: string,
-  url: string,
-  body: object,
-  more: Readonly<Record<string, string>> = {},
-): Promise<ServedTodo | undefined> {
+async function answered(request: Promise<Response>): Promise<ServedTodo | undefined> {
   try {
-    const headers = { "Content-Type": "application/json", ...more };
-    const response = await fetch(url, { method, headers, body: JSON.stringify(body) });
+    const response = await request;
     expect(response.ok).toBe(true);
     return JSON.parse(await response.text());
   } catch (error) {

@@ -8,32 +8,22 @@ import { openPostgres } from "../src/storage/postgres/store.ts";
 import { type Command, runTodo } from "./command.ts";
 import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
-import { listTodos } from "./served-todos.ts";
+import { listTodos, postTodo, sendJson } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
-import { read, take } from "./store-contract.ts";
+import { failureOf, read, take } from "./store-contract.ts";
 import { until } from "./until.ts";
 
 const RESUMES_WITHIN_MS = 60_000;
 const EVENTS = 1000;
+const KEY = { "Idempotency-Key": "key" };
 
 const serve = (url: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: url });
-
-function send(url: string, method: string, path: string, body?: object, key?: string): Promise<Response> {
-  const headers = {
-    "Content-Type": "application/json",
-    ...(key !== undefined && { "Idempotency-Key": key }),
-  };
-  return fetch(url + path, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) });
-}
-
-const create = (url: string, title: string, key?: string): Promise<Response> =>
-  send(url, "POST", "/api/todos", { title }, key);
 
 /** Waits until a service creates a to-do again. */
 const resumed = (url: string): Promise<void> =>
   until(
-    async () => (await create(url, "resumed").catch(ifReset))?.status === 201,
+    async () => (await postTodo(url, "resumed").catch(ifReset))?.status === 201,
     "the service writes again",
   );
 
@@ -53,16 +43,6 @@ async function retried<T>(call: () => T): Promise<Awaited<T>> {
 /** Returns undefined for the error of a connection that was reset. Throws any other error. */
 function ifReset(error: unknown): undefined {
   if (getErrno(error) !== "ECONNRESET") throw error;
-}
-
-async function failureOf(call: unknown): Promise<string | undefined> {
-  try {
-    await call;
-  } catch (error) {
-    if (error instanceof ServiceError) return error.code;
-    throw error;
-  }
-  return undefined;
 }
 
 describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
@@ -89,26 +69,26 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
     for (const how of ["in order", "at once"] as const) {
       // The service has sent no query since its start, or since the restart of the database.
       await postgres.stop(how);
-      const asked: [method: string, path: string, body?: object][] = [
-        ["GET", "/api/todos"],
-        ["GET", "/api/todos/1"],
-        ["GET", "/readyz"],
-        ["POST", "/api/todos", { title: "x" }],
-        ["PATCH", "/api/todos/1", { done: true }],
-        ["DELETE", "/api/todos/1"],
+      const asked: [line: string, body?: object][] = [
+        ["GET /api/todos"],
+        ["GET /api/todos/1"],
+        ["GET /readyz"],
+        ["POST /api/todos", { title: "x" }],
+        ["PATCH /api/todos/1", { done: true }],
+        ["DELETE /api/todos/1"],
       ];
-      const answers = await Promise.all(asked.map((request) => send(url, ...request)));
+      const answers = await Promise.all(asked.map((request) => sendJson(url, ...request)));
       for (const answer of answers) {
         expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
         expect(JSON.parse(await answer.text()).code).toBe("store_unavailable");
       }
       const headers = { Authorization: `Bearer ${token}` };
       expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(503);
-      expect((await send(url, "GET", "/livez")).status).toBe(200);
+      expect((await fetch(`${url}/livez`)).status).toBe(200);
 
       await postgres.start();
       await resumed(url);
-      expect((await send(url, "GET", "/readyz")).status).toBe(200);
+      expect((await fetch(`${url}/readyz`)).status).toBe(200);
       expect((await fetch(`${url}/api/whoami`, { headers })).status).toBe(401);
     }
     expect(await listTodos(url)).toEqual([1, 2].map((id) => ({ id, title: "resumed", done: false })));
@@ -131,18 +111,18 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
         proxy.cut();
         proxy.flow("pass", "pass");
         expect((await answer).status).toBe(503);
-        await send(url, "PATCH", "/api/todos/99", { done: true });
+        await sendJson(url, "PATCH /api/todos/99", { done: true });
       }
     };
-    await loseTheAnswerTo(() => create(url, "a", "key"));
+    await loseTheAnswerTo(() => postTodo(url, "a", KEY));
     for (let i = 0; i < 2; i++) {
-      const again = await create(url, "a", "key");
+      const again = await postTodo(url, "a", KEY);
       expect([again.status, await again.text()]).toEqual([201, '{"id":1,"title":"a","done":false}']);
     }
-    expect((await create(url, "b", "key")).status).toBe(422);
-    await loseTheAnswerTo(() => send(url, "PATCH", "/api/todos/1", { done: true }));
+    expect((await postTodo(url, "b", KEY)).status).toBe(422);
+    await loseTheAnswerTo(() => sendJson(url, "PATCH /api/todos/1", { done: true }));
     expect(await listTodos(url)).toEqual([{ id: 1, title: "a", done: true }]);
-    await loseTheAnswerTo(() => send(url, "DELETE", "/api/todos/1"));
+    await loseTheAnswerTo(() => sendJson(url, "DELETE /api/todos/1"));
     expect(await listTodos(url)).toEqual([]);
     await stored.close();
   });
@@ -239,7 +219,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
       let isWritten = false;
       const lost = losing(() => isWritten);
       for (let i = 0; i < EVENTS / 10; i++) {
-        await Promise.all(Array.from({ length: 10 }, (_, j) => create(url, `${i}.${j}`)));
+        await Promise.all(Array.from({ length: 10 }, (_, j) => postTodo(url, `${i}.${j}`)));
         await Bun.sleep(5);
       }
       isWritten = true;

@@ -3,7 +3,7 @@ import { type Command, runTodo } from "./command.ts";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
 import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
-import type { ServedTodo } from "./served-todos.ts";
+import { type ServedTodo, sendJson } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -13,7 +13,6 @@ const REPLICAS = 3;
 const CLIENTS = 16;
 /** A small number, so that clients use the same to-dos. */
 const TODOS_AT_ONCE = 8;
-const RESUMES_WITHIN_MS = 60_000;
 
 /** A to-do, and all operations of clients on it. */
 interface Item {
@@ -77,7 +76,7 @@ class Clients {
   async list(url: string, items: readonly Item[]): Promise<string> {
     const known = items.filter(({ id }) => id !== undefined);
     const start = performance.now();
-    const reply = await send(url, "GET", "/api/todos");
+    const reply = await send(url, "GET /api/todos");
     const end = performance.now();
     if (reply === undefined) return "";
     expect(reply.status).toBe(200);
@@ -140,35 +139,16 @@ interface Reply {
 }
 
 function request(url: string, { id, title }: Item, call: Operation["call"]): Promise<Reply | undefined> {
-  switch (call) {
-    case "create":
-      return send(url, "POST", "/api/todos", { title }, title);
-    case "get":
-      return send(url, "GET", `/api/todos/${id}`);
-    case "finish":
-      return send(url, "PATCH", `/api/todos/${id}`, { done: true });
-    case "reopen":
-      return send(url, "PATCH", `/api/todos/${id}`, { done: false });
-    case "delete":
-      return send(url, "DELETE", `/api/todos/${id}`);
-  }
+  if (call === "create") return send(url, "POST /api/todos", { title }, { "Idempotency-Key": `"${title}"` });
+  const methods = { get: "GET", finish: "PATCH", reopen: "PATCH", delete: "DELETE" };
+  const body = call === "finish" || call === "reopen" ? { done: call === "finish" } : undefined;
+  return send(url, `${methods[call]} /api/todos/${id}`, body);
 }
 
 /** Sends a request. Returns `undefined` without a response, and for one that leaves the outcome open. */
-async function send(
-  url: string,
-  method: string,
-  path: string,
-  body?: object,
-  key?: string,
-): Promise<Reply | undefined> {
-  const headers = {
-    "Content-Type": "application/json",
-    ...(key !== undefined && { "Idempotency-Key": `"${key}"` }),
-  };
+async function send(...request: Parameters<typeof sendJson>): Promise<Reply | undefined> {
   try {
-    const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
-    const response = await fetch(url + path, init);
+    const response = await sendJson(...request);
     const text = await response.text();
     return response.status === 503 ? undefined : { status: response.status, text };
   } catch {
@@ -202,14 +182,8 @@ function pick<T>(all: readonly T[]): T {
   return one;
 }
 
-/** Waits until all replicas are ready. */
-async function ready(urls: readonly string[]): Promise<void> {
-  const start = performance.now();
-  for (const url of urls) {
-    while ((await send(url, "GET", "/readyz")) === undefined) await Bun.sleep(10);
-    expect(performance.now() - start).toBeLessThan(RESUMES_WITHIN_MS);
-  }
-}
+const ready = (url: string): Promise<void> =>
+  until(async () => (await send(url, "GET /readyz")) !== undefined, `${url} is ready`);
 
 /** A PostgreSQL server with a synchronous standby. The two change places at each failover. */
 class Cluster implements AsyncDisposable {
@@ -230,7 +204,8 @@ class Cluster implements AsyncDisposable {
   /** Crashes the primary and promotes the standby. */
   async failOver(): Promise<void> {
     // Before the standby is synchronous again, a client might have read changes that it does not have.
-    while ((await this.primary.query(SYNCHRONOUS)).length === 0) await Bun.sleep(10);
+    const isSynchronous = async () => (await this.primary.query(SYNCHRONOUS)).length > 0;
+    await until(isSynchronous, "the standby is synchronous");
     await this.primary.stop("at once");
     await this.#standby.promote();
     [this.primary, this.#standby] = [this.#standby, this.primary];
@@ -248,35 +223,23 @@ class Cluster implements AsyncDisposable {
 
 const SYNCHRONOUS = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
 
-/** The proxies between a replica and each host of the database. */
-class Way implements AsyncDisposable {
-  readonly url: string;
-  readonly #proxies: readonly Network[];
+type Way = Awaited<ReturnType<typeof startWay>>;
 
-  constructor(database: string, proxies: readonly Network[]) {
-    this.#proxies = proxies;
-    this.url = urlAt(
-      database,
-      proxies.map(({ url }) => Number(new URL(url).port)),
-    );
-  }
-
-  set flow([toServer, toClient]: Parameters<Network["flow"]>) {
-    for (const proxy of this.#proxies) proxy.flow(toServer, toClient);
-  }
-
-  /** Closes all connections of this replica to the database. */
-  cut(): void {
-    for (const proxy of this.#proxies) proxy.cut();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const proxy of this.#proxies) await proxy[Symbol.asyncDispose]();
-  }
-}
-
-async function startWay(database: string, ports: readonly number[]): Promise<Way> {
-  return new Way(database, await Promise.all(ports.map((port) => startProxy(urlAt(database, [port])))));
+/** Starts proxies between a replica and each host of the database. */
+async function startWay(stack: AsyncDisposableStack, database: string, ports: readonly number[]) {
+  const proxies = await Promise.all(ports.map((port) => startProxy(urlAt(database, [port]))));
+  for (const proxy of proxies) stack.use(proxy);
+  const own = proxies.map(({ url }) => Number(new URL(url).port));
+  return {
+    url: urlAt(database, own),
+    flow: (...flow: Parameters<Network["flow"]>): void => {
+      for (const proxy of proxies) proxy.flow(...flow);
+    },
+    /** Closes all connections of this replica to the database. */
+    cut: (): void => {
+      for (const proxy of proxies) proxy.cut();
+    },
+  };
 }
 
 /** What the faults act on. */
@@ -292,7 +255,7 @@ const NO_ANSWER_WITHIN_MS = 3_000;
 
 /** Returns whether a replica responds to a read. */
 const answers = async (url: string): Promise<boolean> =>
-  (await send(url, "GET", "/api/todos?limit=1")) !== undefined;
+  (await send(url, "GET /api/todos?limit=1")) !== undefined;
 
 /** Expects that one replica does not respond, and waits until the others do. */
 async function expectOnlyWithout(missing: number, urls: readonly string[]): Promise<void> {
@@ -339,15 +302,15 @@ const FAULTS: Readonly<Record<string, (stage: Stage, round: number) => Promise<v
   },
   "a replica that is cut off": async ({ replicas, way }, round) => {
     // In every second round, only responses are lost: writes take effect, and no client learns of it.
-    way.flow = [round % 2 === 0 ? "pass" : "drop", "drop"];
+    way.flow(round % 2 === 0 ? "pass" : "drop", "drop");
     await expectOnlyWithout(REPLICAS - 1, replicas.urls);
     way.cut();
-    way.flow = ["pass", "pass"];
+    way.flow("pass", "pass");
   },
   "a standby that is promoted": async ({ cluster, replicas }) => {
     const before = await epochAt(pick(replicas.urls));
     await cluster.failOver();
-    await ready(replicas.urls);
+    await Promise.all(replicas.urls.map(ready));
     // The clients write, so the new primary begins an epoch.
     await until(async () => {
       const after = await Promise.all(replicas.urls.map(epochAt));
@@ -366,9 +329,9 @@ test.skipIf(skipFor(whyNoDatabase))(
     const cluster = stack.use(new Cluster(postgres, await postgres.standby()));
     const { ports } = cluster;
     // Slow calls are more likely to overlap with other calls.
-    const slow = stack.use(await startWay(database, ports));
-    slow.flow = ["late", "late"];
-    const way = stack.use(await startWay(database, ports));
+    const slow = await startWay(stack, database, ports);
+    slow.flow("late", "late");
+    const way = await startWay(stack, database, ports);
     const databases = [slow.url, urlAt(database, ports), way.url];
     const replicas = stack.use(new Replicas(databases));
     for (const index of databases.keys()) await replicas.start(index);
@@ -380,7 +343,7 @@ test.skipIf(skipFor(whyNoDatabase))(
         await Bun.sleep(200 + Math.random() * 300);
         const start = performance.now();
         await fault({ cluster, replicas, way }, round);
-        await ready(replicas.urls);
+        await Promise.all(replicas.urls.map(ready));
         faults.push({ name, start, end: performance.now() });
       }
     }
@@ -393,7 +356,7 @@ test.skipIf(skipFor(whyNoDatabase))(
     const { items } = clients;
     const ids = items.map(({ id }) => id ?? 0).toSorted((a, b) => a - b);
     expect(ids).toEqual(ids.map((_, index) => index + 1));
-    const next = await send(pick(replicas.urls), "POST", "/api/todos", { title: "next" });
+    const next = await send(pick(replicas.urls), "POST /api/todos", { title: "next" });
     expect(JSON.parse(next?.text ?? "{}").id).toBe(items.length + 1);
 
     const all = items.flatMap(({ history }) => history);

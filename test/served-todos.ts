@@ -7,17 +7,26 @@ export interface ServedTodo {
   readonly done: boolean;
 }
 
-/** Asks a server to create a to-do. Returns the response, whatever it is. */
-export const postTodo = (
+type RequestHeaders = Readonly<Record<string, string>>;
+
+/** Sends a request such as `PATCH /api/todos/1`, with a body as JSON if there is one. */
+export function sendJson(
   url: string,
-  title: string,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<Response> =>
-  fetch(`${url}/api/todos`, {
-    method: "POST",
+  line: string,
+  body?: unknown,
+  headers: RequestHeaders = {},
+): Promise<Response> {
+  const [method = "", path = ""] = line.split(" ");
+  return fetch(url + path, {
+    method,
     headers: { "Content-Type": "application/json", ...headers },
-    body: JSON.stringify({ title }),
+    ...(body !== undefined && { body: JSON.stringify(body) }),
   });
+}
+
+/** Asks a server to create a to-do. Returns the response, whatever it is. */
+export const postTodo = (url: string, title: string, headers: RequestHeaders = {}): Promise<Response> =>
+  sendJson(url, "POST /api/todos", { title }, headers);
 
 /** Creates a to-do, and returns it. */
 export async function createTodo(url: string, title: string): Promise<ServedTodo> {

@@ -764,10 +764,10 @@ export async function take(store: Store, after: Position, count: number) {
   return seen;
 }
 
-/** Returns the code of the error that a call causes; undefined if it succeeds. */
-export async function failureOf(call: () => unknown): Promise<string | undefined> {
+/** Returns the code of the error that a call, or its promise, causes; undefined if it succeeds. */
+export async function failureOf(call: unknown): Promise<string | undefined> {
   try {
-    await call();
+    await (typeof call === "function" ? call() : call);
   } catch (error) {
     if (error instanceof ServiceError) return error.code;
     throw error;
