@@ -171,19 +171,6 @@ test.each<[what: string, hash: string, password: string, verifications: number]>
   },
 );
 
-test.each([
-  ["bcrypt with the prefix of Apache", BCRYPT],
-  ["bcrypt with the prefix of OpenBSD", BCRYPT.replace("$2y$", "$2b$")],
-  ["argon2id", ARGON2ID],
-])("createUserCheck accepts %s", async (_what, hash) => {
-  const check = createUserCheck(
-    () => parseUsers(`bob:${hash}`),
-    (password, passwordHash) => Bun.password.verify(password, passwordHash),
-    () => 0,
-  );
-  expect([await check("bob", "secret"), await check("bob", "Secret")]).toEqual([true, false]);
-});
-
 const NO_HASH = "(bob) has no whole hash of bcrypt (htpasswd -B) or argon2id";
 
 test.each<[what: string, text: string, users: Readonly<Record<string, string>>]>([

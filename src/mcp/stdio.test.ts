@@ -57,15 +57,6 @@ describe.each(["2024-11-05", "2026-07-28"] as const)(
       expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
     });
 
-    test("reports a failure as a tool error, and an unknown tool as a protocol error", async () => {
-      expect(await callTool(client, "delete_todos", { ids: ["7"] })).toMatchObject({
-        isError: true,
-        text: { code: "todo_not_found", message: expect.stringContaining("To-do not found"), completed: [] },
-      });
-      const { error } = await client.request("tools/call", { name: "x", arguments: {} });
-      expect(error?.code).toBe(-32602);
-    });
-
     test("exits with 0 at the end of the input, without a message on standard error", async () => {
       expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
     });

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { basename, join } from "node:path";
-import { callTodo, complaintOf, jsonLines } from "../../../test/call-todo.ts";
+import { callTodo, jsonLines } from "../../../test/call-todo.ts";
 import { certificateIn, makeCertificate } from "../../../test/certificate.ts";
 import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
@@ -219,11 +219,6 @@ describe("todo doctor", () => {
     await store.close();
     const line = `failed: ${path} is in use by another process: stop it, or name another store`;
     expect([code, lines.store]).toEqual([1, [line]]);
-  });
-
-  test("exits with 2 for an invalid setting", async () => {
-    const outcome = callTodo(["doctor", "--port", "x"]);
-    expect(await complaintOf(outcome)).toStartWith('--port "x": must be a whole number');
   });
 
   test("passes while a server runs, and changes nothing in its store", async () => {

@@ -50,7 +50,7 @@ function startWriters(url: string) {
   return { titles, done, stop };
 }
 
-test("a backup that is made during concurrent writes of 8 clients contains all earlier acknowledged writes, without gaps", async () => {
+test("a backup and an export that are made during concurrent writes contain all earlier acknowledged writes, without gaps", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
   await using original = serve(path);
   const writers = startWriters(await original.url);
@@ -63,6 +63,7 @@ test("a backup that is made during concurrent writes of 8 clients contains all e
     stderr: "",
   });
   const position = saved.stdout.split(" ").at(-1)?.trim() ?? "";
+  const exported = await ran("export", ...on(path));
   await writers.stop();
   const written = writers.titles;
   expect(filesAt(file)).toEqual([""]);
@@ -79,6 +80,12 @@ test("a backup that is made during concurrent writes of 8 clients contains all e
   const changes = todos.length + todos.filter(({ done }) => done).length;
   expect(position).toEndWith(`-${changes}`);
   expect(todos.length).toBeLessThan(written.size);
+  const [header, ...lines] = jsonLines(exported.stdout);
+  expect(header).toMatchObject({ lastId: `${lines.length}`, todos: lines.length });
+  expect(exported.stderr).toBe(`exported ${lines.length} to-dos, the last id is ${lines.length}\n`);
+  expect(lines.length).toBeWithin(todos.length, written.size + 1);
+  expect(lines.filter(({ id, title }, index) => id !== index + 1 || written.get(id) !== title)).toEqual([]);
+  expect(before.done.filter((id) => lines[id - 1]?.done !== true)).toEqual([]);
   expect((await createTodo(await server.url, "next")).id).toBe(todos.length + 1);
 });
 

@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import {
   chmodSync,
   existsSync,
-  globSync,
   lstatSync,
   readdirSync,
   readFileSync,
@@ -15,9 +14,7 @@ import { join } from "node:path";
 import { callTodo, complaintOf } from "../../../test/call-todo.ts";
 import { type Command, ended, type Outcome, run } from "../../../test/command.ts";
 import { copyWithCheapHashes } from "../../../test/patched-copy.ts";
-import { skipFor, whyNoFile } from "../../../test/skip.ts";
 import { filesIn, temporaryFolder } from "../../../test/temporary.ts";
-import { until } from "../../../test/until.ts";
 import { parseUsers } from "../../credential/user.ts";
 
 const folder = temporaryFolder();
@@ -64,11 +61,6 @@ describe("todo users", () => {
     expect(await remove(path, "Zoë 😀")).toEqual(printed("removed Zoë 😀\n"));
     expect(await users(path, ["list"])).toEqual(printed(""));
     expect(existsSync(`${path}.part`)).toBe(false);
-  });
-
-  test("uses the file of --users-file", async () => {
-    const path = usersFile(BOB);
-    expect(await callTodo(["users", "list", "--users-file", path])).toEqual(printed("bob\n"));
   });
 
   test("uses the first line as the password, including spaces", async () => {
@@ -165,13 +157,6 @@ describe("todo users rejects, without any change,", () => {
     expect(readdirSync(folder)).not.toContain("missing");
   });
 
-  test("a file in a missing folder", async () => {
-    const path = join(folder, "nowhere", "users");
-    expect(await complaintOf(users(path, ["add", "bob"], "password one"))).toBe(
-      `TODO_USERS_FILE "${path}": ${path}.part cannot be created: no such file or folder`,
-    );
-  });
-
   test.each<[what: string, before: string | Uint8Array, command: string, complaint: string]>([
     ["a line without a hash", `${BOB}al\n`, "add", 'line 2 is not "user:hash"'],
     ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "it is not UTF-8: convert it"],
@@ -207,31 +192,3 @@ test("concurrent changes lose no user: each one succeeds, or names the file of t
   expect([...parseUsers(text(path)).keys()]).toEqual(left);
   expect(existsSync(`${path}.part`)).toBe(false);
 });
-
-test.skipIf(skipFor(whyNoFile("/proc/self/cmdline")))(
-  "a password appears in no process's arguments and in no output",
-  async () => {
-    const CANARY = "canary-7f3a91";
-    const path = usersFile();
-    await using command = runUsers(path, ["add", "alice"], `${CANARY}\n`);
-    let isOver = false;
-    command.exited.then(() => {
-      isOver = true;
-    });
-    const seen = new Set<string>();
-    await until(() => {
-      for (const file of globSync("/proc/[0-9]*/{cmdline,environ}")) {
-        try {
-          seen.add(readFileSync(file, "latin1"));
-        } catch {
-          // The process has ended or belongs to another user.
-        }
-      }
-      return isOver;
-    }, "the command ends");
-    expect([...seen].some((line) => line.includes("users\0add\0alice"))).toBe(true);
-    expect([...seen].filter((line) => line.includes(CANARY))).toEqual([]);
-    expect(await ended(command)).toEqual(printed("added alice\n"));
-    expect(text(path)).not.toContain(CANARY);
-  },
-);

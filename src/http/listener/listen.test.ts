@@ -472,25 +472,6 @@ test("a certificate renewal does not interrupt event streams", async () => {
   await events.done;
 });
 
-test("a certificate renewal responds on earlier connections with Connection: close", async () => {
-  await using served = startTls();
-  const ca = served.certificate.cert;
-  const socket = connect({ port: served.port, host: "127.0.0.1", servername: "localhost", ca });
-  socket.setEncoding("latin1");
-  expect(await becomesSecure(socket)).toBe(true);
-  expect(await exchange(socket)).toStartWith("HTTP/1.1 201 ");
-  served.renew(newCertificate());
-  let last = "";
-  await until(async () => {
-    last = await exchange(socket);
-    return /^connection: close\r$/im.test(last);
-  }, "a response closes the connection");
-  expect(last).toStartWith("HTTP/1.1 201 ");
-  expect(last).toMatch(/^strict-transport-security: max-age=31536000\r$/im);
-  expect(last).not.toMatch(/^keep-alive:/im);
-  socket.destroy();
-});
-
 test("a certificate renewal in progress does not shorten a shutdown", async () => {
   const { store, arrived, release } = waitingStore();
   await using served = startTls({ store });
