@@ -130,6 +130,7 @@ const secrets = {
     Cookie: "s3cret-cookie",
     "Content-Type": "application/json",
     "User-Agent": "s3cret-agent",
+    "X-Request-Id": "s3cret\tid",
   },
 };
 const requests: [method: string, path: string, logged: string, status: number, body?: string][] = [
@@ -182,13 +183,6 @@ test("the access log has the request id and the trace id that the error log has,
     ]);
     expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${TRACE}|s3cret|trace`, "i"));
   }
-});
-
-test("the access log ignores a request id from the client", async () => {
-  await using service = startService({ accessLog: true });
-  const headers = { "X-Request-Id": "forged\tline" };
-  const response = await service.send("GET", "/livez", { headers });
-  expect(response.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
 });
 
 test("the access log is off by default", async () => {

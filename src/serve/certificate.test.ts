@@ -75,9 +75,6 @@ test("todo serve with a certificate serves HTTPS, and accepts passwords over it"
   expect(url).toStartWith("https://127.0.0.1:");
   expect(await greet(url, "admin", "s3cret words", cert)).toBe("Hello, admin!");
   expect(server.stdout()).not.toContain("certificate");
-  await using second = runTodo(["serve", "--port", new URL(url).port, ...options], variables);
-  expect(await second.exited).toBe(2);
-  expect(second.stderr()).toContain("on 127.0.0.1 is in use");
 });
 
 describe("a certificate", () => {

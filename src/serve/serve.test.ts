@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { callTodo, complaintOf, jsonLines } from "../../test/call-todo.ts";
@@ -223,14 +222,6 @@ describe("todo serve", () => {
     expect(await whoami(url, "wrong")).toBe(401);
     await stop(server);
     expect([server.stdout(), server.stderr()]).toEqual(["", ""]);
-  });
-
-  test("serves a store whose folder was missing once it is mounted", async () => {
-    const path = join(folder, "later", "todos.db");
-    expect((await callTodo(["serve", "--store", `sqlite:${path}`])).code).toBe(1);
-    mkdirSync(join(folder, "later"));
-    await using server = serve(["--store", `sqlite:${path}`]);
-    expect((await fetch(`${await server.url}/readyz`)).status).toBe(200);
   });
 
   test("--seed fills the store, and --simulate disturbs requests; the log says so", async () => {

@@ -177,26 +177,35 @@ test("durations of requests and store operations are measured", async () => {
   }
 });
 
-test("the store is writable until a write fails, and again after the next successful write", async () => {
+test.each<[fails: "insert" | "position", other: string]>([
+  // A read that succeeds says nothing about writes.
+  ["insert", "GET /api/todos/1"],
+  ["position", "GET /livez"],
+])("the store is writable until %s fails, and again after it succeeds", async (fails, other) => {
   let isAway = false;
   const memory = openMemory();
-  const store = storeWith({
-    insert: async (title) => {
-      if (isAway) throw new ServiceError("store_unavailable");
-      return memory.insert(title);
-    },
-    get: async () => undefined,
-  });
-  await using service = startObserved({ store });
-  const post = async () => (await service.sendJson("POST", "/api/todos", { title: "x" })).status;
-  const writable = async () => (await service.samples()).get("todo_store_writable");
-  expect(await writable()).toBe(1);
+  const get = async () => undefined;
+  const unlessAway = async <T>(act: () => T) => {
+    if (isAway) throw new ServiceError("store_unavailable");
+    return act();
+  };
+  const calls = {
+    insert: (title: string) => unlessAway(() => memory.insert(title)),
+    position: () => unlessAway(() => memory.position()),
+  };
+  await using service = startObserved({ store: storeWith({ get, [fails]: calls[fails] }) });
+  const asks = { insert: ["POST /api/todos", 201], position: ["GET /readyz", 200] } as const;
+  const [line, status] = asks[fails];
+  const ask = async (one: string) => {
+    const outcome = await service.outcome(one, {}, one.startsWith("POST") ? { title: "x" } : undefined);
+    return [Number(outcome.slice(0, 3)), (await service.samples()).get("todo_store_writable")];
+  };
+  expect(await ask(line)).toEqual([status, 1]);
   isAway = true;
-  expect([await post(), await writable()]).toEqual([503, 0]);
-  // A read that succeeds says nothing about writes.
-  expect([await service.outcome("GET /api/todos/1"), await writable()]).toEqual(["404 todo_not_found", 0]);
+  expect(await ask(line)).toEqual([503, 0]);
+  expect((await ask(other))[1]).toBe(0);
   isAway = false;
-  expect([await post(), await writable()]).toEqual([201, 1]);
+  expect(await ask(line)).toEqual([status, 1]);
 });
 
 test("the store is not writable while checkWrites fails, also without a write", async () => {
@@ -220,19 +229,6 @@ test("one check of the writes runs at a time, however many scrapes there are", a
   await using service = startObserved({ store: storeWith({ checkWrites }) });
   for (const _ of [1, 2, 3]) await service.samples();
   expect(checks).toBe(1);
-});
-
-test("a store that cannot be read counts as not writable until an operation succeeds", async () => {
-  let isAway = true;
-  const position = async () => {
-    if (isAway) throw new ServiceError("store_unavailable");
-    return { epoch: "e", sequence: 1 };
-  };
-  await using service = startObserved({ store: storeWith({ position }) });
-  const writable = async () => (await service.samples()).get("todo_store_writable");
-  expect([await service.outcome("GET /readyz"), await writable()]).toEqual(["503 store_unavailable", 0]);
-  isAway = false;
-  expect([await service.outcome("GET /readyz"), await writable()]).toEqual(["200", 1]);
 });
 
 test("requests are in flight until they get a response or are aborted", async () => {
