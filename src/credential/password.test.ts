@@ -54,22 +54,30 @@ test("createPasswordVerifier verifies two passwords concurrently, in order of ar
   expect(await Promise.all(results)).toEqual([false, false, true, false, false]);
 });
 
-test("createPasswordVerifier rejects requests while the queue is full and accepts them later", async () => {
-  const { started, verify, finish } = controlledVerifier();
-  const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, () => verify("a", "hash"));
-  for (const _ of [1, 2]) {
-    const detail = "Too many passwords are being checked.";
-    const refusal = { code: "credentials_unavailable", detail };
-    expect(await refusalOf(verify("b", "hash"))).toMatchObject(refusal);
-  }
-  expect(started.length).toBe(MAX_CONCURRENT);
-  await finish(0, 1);
-  expect(await results[0]).toBe(true);
-  results.push(verify("c", "hash"));
-  await finish(1, results.length);
-  expect((await Promise.all(results)).every(Boolean)).toBe(true);
-  expect(started.at(-1)?.password).toBe("c");
-});
+test.each([
+  ["one network", () => "192.0.2.1"],
+  ["different networks", (index: number) => `192.0.2.${index}`],
+])(
+  "createPasswordVerifier rejects requests while the queue is full of %s, and accepts them later",
+  async (_what, networkOf) => {
+    const { started, verify, finish } = controlledVerifier();
+    const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, (_, index) =>
+      verify("a", "hash", networkOf(index)),
+    );
+    for (const newcomer of [1000, 1001]) {
+      const detail = "Too many passwords are being checked.";
+      const refusal = { code: "credentials_unavailable", detail };
+      expect(await refusalOf(verify("b", "hash", networkOf(newcomer)))).toMatchObject(refusal);
+    }
+    expect(started.length).toBe(MAX_CONCURRENT);
+    await finish(0, 1);
+    expect(await results[0]).toBe(true);
+    results.push(verify("c", "hash", networkOf(1000)));
+    await finish(1, results.length);
+    expect((await Promise.all(results)).every(Boolean)).toBe(true);
+    expect(started.at(-1)?.password).toBe("c");
+  },
+);
 
 test("createPasswordVerifier serves queued requests of different networks in turn", async () => {
   const { started, verify, finish } = controlledVerifier();
@@ -95,22 +103,6 @@ test("createPasswordVerifier rejects the newest request of the network with the 
   expect(await owner).toBe("verified");
   expect((await Promise.all(flood)).filter((one) => one === "verified").length).toBe(flood.length - 1);
   expect(started[MAX_CONCURRENT + 1]?.password).toBe("owner");
-});
-
-test("createPasswordVerifier rejects new networks while the queue is full of other networks", async () => {
-  const { started, verify, finish } = controlledVerifier();
-  const results = Array.from({ length: MAX_CONCURRENT + MAX_QUEUED }, (_, index) =>
-    verify("a", "hash", `192.0.2.${index}`),
-  );
-  for (const newcomer of ["one", "another", "a third"])
-    expect(await refusalOf(verify("b", "hash", newcomer))).toMatchObject({
-      code: "credentials_unavailable",
-    });
-  await finish(0, results.length);
-  results.push(verify("c", "hash", "one"));
-  await finish(results.length - 1, results.length);
-  expect((await Promise.all(results)).every(Boolean)).toBe(true);
-  expect(started.at(-1)?.password).toBe("c");
 });
 
 test("createPasswordVerifier continues after a hash that cannot be verified", async () => {

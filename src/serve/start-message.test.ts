@@ -141,44 +141,34 @@ const LIFTED_ACCESS = { access: { privateMode: false, allowBasicOverHttp: true }
 const IPV4 = "http://127.0.0.1:3000";
 const ADDRESS = "http://192.0.2.1:3000";
 
-test.each([
-  ["all addresses", "http://0.0.0.0:3000", {}, IPV4, true],
-  ["all IPv6 addresses", "http://[::]:3000", {}, "http://[::1]:3000", true],
-  ["one address", ADDRESS, {}, ADDRESS, false],
-  ["one address with TODO_ALLOW_BASIC_OVER_HTTP", ADDRESS, LIFTED_ACCESS, ADDRESS, true],
-  ["one address with TLS", "https://192.0.2.1", {}, "https://192.0.2.1", true],
-  ["a host name of loopback", "http://myhost:3000", { onLoopback: true }, "http://myhost:3000", true],
-  ["loopback without users", IPV4, { onLoopback: true, hasUsers: false }, IPV4, false],
-])("describeAddresses lists only pages that accept requests, for %s", (_what, listener, given, url, keys) => {
-  const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
-  if (keys) lines.push(`API keys:  ${url}/admin/keys`);
-  expect(describeAddresses(listener, { ...CHECKED, ...given })).toBe(`${lines.join("\n")}\n`);
-});
-
 const HTTPS_ADVICE =
   "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";
+const here = (url: string) => `Open ${url} in a browser on this machine.`;
+const open = (url: string) => `Open ${url} in a browser.`;
+const NEEDS = " Other machines need HTTPS.";
+const NAME = "http://myhost:3000";
+const IPV6 = "http://[::1]:3000";
+
+test.each([
+  ["loopback without users", IPV4, { onLoopback: true, hasUsers: false }, IPV4, false, open(IPV4)],
+  ["a host name of loopback", NAME, { onLoopback: true }, NAME, true, open(NAME)],
+  ["all addresses", "http://0.0.0.0:3000", {}, IPV4, true, here(IPV4) + NEEDS],
+  ["all IPv6 addresses", "http://[::]:3000", {}, IPV6, true, here(IPV6) + NEEDS],
+  ["all addresses over HTTP", "http://0.0.0.0:3000", LIFTED_ACCESS, IPV4, true, here(IPV4)],
+  ["all addresses with TLS", "https://0.0.0.0", {}, "https://127.0.0.1", true, here("https://127.0.0.1")],
+  ["one address", ADDRESS, {}, ADDRESS, false, HTTPS_ADVICE],
+  ["one address over HTTP", ADDRESS, LIFTED_ACCESS, ADDRESS, true, open(ADDRESS)],
+  ["one address with TLS", "https://192.0.2.1", {}, "https://192.0.2.1", true, open("https://192.0.2.1")],
+])("a start on %s recommends only addresses and pages that accept requests", (...row) => {
+  const [, listener, given, url, hasKeys, advice] = row;
+  const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
+  if (hasKeys) lines.push(`API keys:  ${url}/admin/keys`);
+  const subject = { ...CHECKED, ...given };
+  expect(describeAddresses(listener, subject)).toBe(`${lines.join("\n")}\n`);
+  expect(whereToOpen(listener, subject)).toBe(advice);
+});
 
 test("a private server that accepts no credentials over plain HTTP prints that it needs TLS, and no addresses", () => {
   const subject = { ...CHECKED, access: { privateMode: true, allowBasicOverHttp: false } };
   expect(describeAddresses(ADDRESS, subject)).toBe(`${HTTPS_ADVICE}\n`);
 });
-
-const here = (url: string) => `Open ${url} in a browser on this machine.`;
-const NEEDS = " Other machines need HTTPS.";
-
-test.each([
-  ["loopback", IPV4, { onLoopback: true }, `Open ${IPV4} in a browser.`],
-  ["a name of loopback", "http://a:3000", { onLoopback: true }, "Open http://a:3000 in a browser."],
-  ["all addresses", "http://0.0.0.0:3000", {}, here(IPV4) + NEEDS],
-  ["all IPv6 addresses", "http://[::]:3000", {}, here("http://[::1]:3000") + NEEDS],
-  ["all addresses with TODO_ALLOW_BASIC_OVER_HTTP", "http://0.0.0.0:3000", LIFTED_ACCESS, here(IPV4)],
-  ["all addresses with TLS", "https://0.0.0.0", {}, here("https://127.0.0.1")],
-  ["one address with TLS", "https://192.0.2.1", {}, "Open https://192.0.2.1 in a browser."],
-  ["one address", ADDRESS, {}, HTTPS_ADVICE],
-  ["one address with that setting", ADDRESS, LIFTED_ACCESS, `Open ${ADDRESS} in a browser.`],
-])(
-  "whereToOpen recommends an address that accepts the key, for a server on %s",
-  (_what, url, given, advice) => {
-    expect(whereToOpen(url, { ...CHECKED, ...given })).toBe(advice);
-  },
-);

@@ -63,12 +63,6 @@ test.skipIf(skipFor(whyNoIPv6))("health accepts IPv6 addresses with and without 
     expect(await health(["--port", String(server.port), "--host", host])).toEqual({ code: 0, said: "" });
 });
 
-test("health --help describes the address and the port to check", async () => {
-  const { said } = await health(["--help"]);
-  expect(said).toMatch(/--host <host> +address to check /);
-  expect(said).toMatch(/--port <port> +port to check /);
-});
-
 test("health rejects port 0", async () => {
   const { code, said } = await health(["--port", "0"]);
   expect([code, said]).toEqual([2, expect.stringContaining("port 0")]);

@@ -131,37 +131,33 @@ test("GET /api/events starts at the requested position and continues", async () 
 });
 
 test("GET /api/events sends the changes since the ETag of a list, which turn it into the latest list", async () => {
-  let amid = 0;
-  for (let round = 0; round < 2; round++) {
-    await using service = serve(openMemory());
-    const looks: { list: string; n: number; events: EventStream }[] = [];
-    let writing = true;
-    const look = async (): Promise<void> => {
-      // Bun limits a process to 256 concurrent fetches.
-      while (writing && looks.length < 50) {
-        const response = await service.send("GET", "/api/todos");
-        const since = response.headers.get("etag")?.slice(1, -1) ?? "";
-        const events = await service.follow({ since });
-        const n = nOf(since);
-        looks.push({ list: await response.text(), n, events });
-        await until(async () => !writing || nOf(await here(service.store)) > n, "there is another change");
-      }
-    };
-    const written = write(service, 4, 100).finally(() => {
-      writing = false;
-    });
-    await Promise.all([written, ...Array.from({ length: 8 }, look)]);
-    const last = (await service.store.position()).sequence;
-    const final = await (await service.send("GET", "/api/todos")).text();
-    amid += looks.filter(({ n }) => n > 0 && n < last).length;
-    for (const { list, n, events } of looks) {
-      const received = await events.take(last - n);
-      expectAll(received, n + 1, last);
-      expect(applied(list, received)).toBe(final);
-      await events.close();
+  await using service = serve(openMemory());
+  const looks: { list: string; n: number; events: EventStream }[] = [];
+  let writing = true;
+  const look = async (): Promise<void> => {
+    // Bun limits a process to 256 concurrent fetches.
+    while (writing && looks.length < 50) {
+      const response = await service.send("GET", "/api/todos");
+      const since = response.headers.get("etag")?.slice(1, -1) ?? "";
+      const events = await service.follow({ since });
+      const n = nOf(since);
+      looks.push({ list: await response.text(), n, events });
+      await until(async () => !writing || nOf(await here(service.store)) > n, "there is another change");
     }
+  };
+  const written = write(service, 4, 100).finally(() => {
+    writing = false;
+  });
+  await Promise.all([written, ...Array.from({ length: 8 }, look)]);
+  const last = (await service.store.position()).sequence;
+  const final = await (await service.send("GET", "/api/todos")).text();
+  for (const { list, n, events } of looks) {
+    const received = await events.take(last - n);
+    expectAll(received, n + 1, last);
+    expect(applied(list, received)).toBe(final);
+    await events.close();
   }
-  expect(amid).toBeGreaterThan(10);
+  expect(looks.filter(({ n }) => n > 0 && n < last).length).toBeGreaterThan(5);
 });
 
 test("GET /api/events sends any title in one line of data", async () => {

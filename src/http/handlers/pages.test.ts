@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { as, basic } from "../../../test/credentials.ts";
-import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
@@ -264,18 +263,6 @@ test("an error is a page without assets if a browser opens a name that is not th
     expect(body).not.toMatch(/<link|<img|<a /);
   }
 });
-
-test.each(["a:99999", "a b", "", "[", "%zz"])(
-  "an error is never a 500 because of the Host %p",
-  async (host) => {
-    await using service = startWithKeys();
-    for (const path of ["/nothing", "/admin/", "/livez"]) {
-      const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Accept: ${BROWSER}`, "Connection: close"];
-      const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
-      expect([200, 400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
-    }
-  },
-);
 
 test("/favicon.ico is an icon that caches store for a day", async () => {
   await using service = startService();
