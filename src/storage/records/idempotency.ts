@@ -16,12 +16,6 @@ export interface IdempotencyRecord {
   readonly createdAt: number;
 }
 
-/** A record in the list from the oldest to the youngest. */
-interface Entry {
-  readonly record: IdempotencyRecord;
-  next: Entry | undefined;
-}
-
 /** A new record removes at most this many expired ones, so that a clock that jumps forward and back removes few. */
 const MAX_EXPIRED_PER_RECORD = 2;
 
@@ -37,10 +31,11 @@ export interface RemovedRecords {
  * oldest.
  */
 export class IdempotencyRecords {
-  /** By the SHA-256 of the key. The oldest comes from the list: a Map's iterator passes all deleted entries again. */
-  readonly #entries = new Map<string, Entry>();
-  #oldest: Entry | undefined;
-  #youngest: Entry | undefined;
+  /** By the SHA-256 of the key, from the oldest to the youngest. */
+  readonly #records = new Map<string, IdempotencyRecord>();
+  /** Goes on where it was, because a new iterator passes all deleted entries again. */
+  readonly #byAge = this.#records.values();
+  #oldest: IdempotencyRecord | undefined;
   readonly #max: number;
   readonly #now: () => number;
 
@@ -51,41 +46,39 @@ export class IdempotencyRecords {
 
   /** Returns the record of a key, unless it has expired. */
   find(keyHash: string): IdempotencyRecord | undefined {
-    const record = this.#entries.get(keyHash)?.record;
+    const record = this.#records.get(keyHash);
     return record === undefined || this.#isExpired(record) ? undefined : record;
   }
 
   /** Returns the records from the oldest to the youngest. */
   list(): IdempotencyRecord[] {
-    return [...this.#entries.values()].map(({ record }) => record);
+    return [...this.#records.values()];
   }
 
   /** Adds a record that is stored already, younger than the others. Removes none by age, because the clock may be wrong. */
   load(record: IdempotencyRecord): void {
-    const entry: Entry = { record, next: undefined };
-    this.#entries.set(record.keyHash, entry);
-    if (this.#youngest === undefined) this.#oldest = entry;
-    else this.#youngest.next = entry;
-    this.#youngest = entry;
+    // The key of an expired record may be used again.
+    this.#records.delete(record.keyHash);
+    this.#records.set(record.keyHash, record);
   }
 
   /** Adds the record of a new key, and removes the oldest records: the expired ones step by step, and those above the limit. */
   add(record: IdempotencyRecord): RemovedRecords {
     this.load(record);
     const removed = { expired: [] as IdempotencyRecord[], evicted: [] as IdempotencyRecord[] };
-    for (let oldest = this.#oldest; oldest !== undefined && oldest !== this.#youngest; oldest = oldest.next) {
-      const { record: old } = oldest;
-      // The key of an expired record may have been used again.
-      const isCurrent = this.#entries.get(old.keyHash) === oldest;
-      const isExpired = this.#isExpired(old);
-      const isDue = isExpired && removed.expired.length < MAX_EXPIRED_PER_RECORD;
-      if (isCurrent && !isDue && this.#entries.size <= this.#max) break;
-      this.#oldest = oldest.next;
-      if (!isCurrent) continue;
-      this.#entries.delete(old.keyHash);
-      removed[isExpired ? "expired" : "evicted"].push(old);
+    for (;;) {
+      this.#oldest ??= this.#byAge.next().value;
+      const old = this.#oldest;
+      if (old === undefined || old === record) return removed;
+      if (this.#records.get(old.keyHash) === old) {
+        const isExpired = this.#isExpired(old);
+        const isDue = isExpired && removed.expired.length < MAX_EXPIRED_PER_RECORD;
+        if (!isDue && this.#records.size <= this.#max) return removed;
+        this.#records.delete(old.keyHash);
+        removed[isExpired ? "expired" : "evicted"].push(old);
+      }
+      this.#oldest = undefined;
     }
-    return removed;
   }
 
   #isExpired({ createdAt }: IdempotencyRecord): boolean {

@@ -9,14 +9,7 @@ import { createDatabase, openDatabase, openError } from "./database.ts";
 import { readMark, writeMark } from "./file-watch.ts";
 import { assertWritable, hasWal } from "./files.ts";
 import { isLocked } from "./lock.ts";
-import {
-  assertIntact,
-  changeKeys,
-  putCounters,
-  readCounters,
-  readKeys,
-  type StoredCounters,
-} from "./rows.ts";
+import { assertIntact, changeKeys, readCounters, readKeys, type StoredCounters } from "./rows.ts";
 
 /** Longer than a start with ten million to-dos. */
 const CONFIRM_SECONDS = 10;
@@ -116,13 +109,8 @@ class FileKeys implements KeySource {
   }
 
   change(change: KeyChange): boolean {
-    const write = this.#database.transaction(() => {
-      const counters = changeKeys(this.#database, change);
-      if (counters !== undefined) putCounters(this.#database, counters);
-      return counters;
-    });
-    const counters = write.immediate();
-    this.lastChange = counters?.key_changes ?? this.lastChange;
-    return counters !== undefined;
+    const number = this.#database.transaction(() => changeKeys(this.#database, change)).immediate();
+    this.lastChange = number ?? this.lastChange;
+    return number !== undefined;
   }
 }

@@ -234,8 +234,8 @@ export function putKey(database: Database, key: StoredKey): void {
     .run(...values, crcOf(...values));
 }
 
-/** Changes API keys in the current transaction. Returns the counters to put; `undefined` if the rules do not allow the change. */
-export function changeKeys(database: Database, change: KeyChange): Counters | undefined {
+/** Changes API keys in the current transaction. Returns the number of the change; `undefined` if the rules do not allow it. */
+export function changeKeys(database: Database, change: KeyChange): bigint | undefined {
   const counters = readCounters(database);
   const keys = new Map(readKeys(database).map((key) => [key.id, key]));
   const difference = decide(keys, change);
@@ -246,7 +246,9 @@ export function changeKeys(database: Database, change: KeyChange): Counters | un
   const changed = new Set([...remove, ...put.map(({ id }) => id)]);
   const before = [...changed].flatMap((id) => keys.get(id) ?? []);
   const checksum = toChecksum(Number(counters.checksum) - sumOfKeys(before) + sumOfKeys(put));
-  return { ...counters, checksum, key_changes: counters.key_changes + 1n };
+  const key_changes = counters.key_changes + 1n;
+  putCounters(database, { ...counters, checksum, key_changes });
+  return key_changes;
 }
 
 /** Inserts the events of a batch, encoded with one line each. A damaged row may have their place. */

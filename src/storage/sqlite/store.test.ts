@@ -215,7 +215,7 @@ test("a start whose first check of the files fails does not check them again", a
   using timers = spyOn(globalThis, "setInterval");
   const { postMessage } = Worker.prototype;
   using _ = spyOn(Worker.prototype, "postMessage").mockImplementation(function (this: Worker, message) {
-    if (message.request.type === "tick") this.terminate();
+    if (message.request.name === "tick") this.terminate();
     else postMessage.call(this, message);
   });
   await errorOf(openSqlite(newPath()));

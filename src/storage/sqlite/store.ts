@@ -51,7 +51,7 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
     const warning = compareMark(counters);
     // The writer thread checks the structure of the file while this thread loads the contents.
     writer = new WorkerThread(new URL("./writer.worker.ts", import.meta.url));
-    const opened = writer.request({ type: "open", name, path, maxEvents: options.maxEvents });
+    const opened = writer.request({ name: "open", arguments: [name, path, options.maxEvents] });
     opened.catch(() => {});
     const start = load(reader, options);
     await opened;
@@ -65,7 +65,7 @@ export async function openSqlite(name: string, given: StoreOptions = {}): Promis
       );
     return store;
   } catch (cause) {
-    await writer?.request({ type: "close" }).catch(() => {}); // It may not have opened the file.
+    await writer?.request({ name: "close", arguments: [] }).catch(() => {}); // It may not have opened the file.
     writer?.terminate();
     reader?.close();
     lock[Symbol.dispose]();
@@ -150,7 +150,11 @@ class SqliteStore extends LocalStore implements Store {
       stored: () => this.#keyTable.stored(),
       // The reply has the keys after the change.
       change: (change) =>
-        answerInTime(this.#write({ type: "changeKeys", change }).then(({ isAllowed }) => isAllowed === true)),
+        answerInTime(
+          this.#write({ name: "changeKeys", arguments: [change] }).then(
+            ({ isAllowed }) => isAllowed === true,
+          ),
+        ),
     });
     const onRemoved = (records: RemovedRecords) => this.#onRemoved(records);
     this.state = new TodoState({ ...options, maxId: MAX_SQLITE_ID, onRemoved }, contents);
@@ -198,7 +202,7 @@ class SqliteStore extends LocalStore implements Store {
       await this.tick().catch(() => {
         isSaved = this.rescueFile !== undefined;
       });
-      await this.#writer.request({ type: "close" });
+      await this.#writer.request({ name: "close", arguments: [] });
     } catch (error) {
       await this.#onFailure(error);
       if (!isSaved) throw error;
@@ -220,7 +224,7 @@ class SqliteStore extends LocalStore implements Store {
     try {
       let reply: WriterReply;
       // Once more after a change of API keys, because its command waits until the server uses it.
-      do reply = await this.#request({ type: "tick", usedKeys: this.#usedKeys });
+      do reply = await this.#request({ name: "tick", arguments: [this.#usedKeys] });
       while (reply.keys !== undefined);
       this.fileUsage = reply.usage;
     } catch (error) {
@@ -271,10 +275,12 @@ class SqliteStore extends LocalStore implements Store {
   async #request(request: WriterRequest): Promise<WriterReply> {
     const reply = await this.#writer.request(request);
     if (reply.keys === undefined) return reply;
+    const own = reply.isAllowed === true ? 1n : 0n;
+    const hasOthers = reply.keys.change > this.#usedKeys + own;
     this.#keyTable = new KeyTable(reply.keys.stored);
     this.#usedKeys = reply.keys.change;
-    // A command waits until the server uses its change. A tick goes on by itself.
-    if (request.type !== "tick" && !reply.keys.isConfirmed) this.tick().catch(() => {});
+    // A command waits until the server uses its change.
+    if (hasOthers) this.tick().catch(() => {});
     return reply;
   }
 
@@ -292,7 +298,7 @@ class SqliteStore extends LocalStore implements Store {
 
   async #testWrite(): Promise<void> {
     try {
-      await this.#write({ type: "testWrite" });
+      await this.#write({ name: "testWrite", arguments: [] });
     } catch (cause) {
       const file = this.rescueFile && basename(this.rescueFile);
       const detail = `The files of the store are wrong. ${file} has everything that the server holds.`;
@@ -315,7 +321,7 @@ class SqliteStore extends LocalStore implements Store {
     const { sequence: startSequence } = this.state.position;
     const lines = events.map(encodeEvent).join("\n");
     const commit = { startSequence, epoch: this.#epoch, events: lines, removed: this.#removed, records };
-    await this.#write({ type: "commit", commit });
+    await this.#write({ name: "commit", arguments: [commit] });
     this.#removed = [];
     batch.applyToState();
     this.#options.onBatch(events.length, performance.now() - started);

@@ -39,40 +39,12 @@ interface Commit {
   readonly records: readonly IdempotencyRecord[];
 }
 
-/** Opens the database and checks its structure. */
-interface OpenRequest {
-  readonly type: "open";
-  /** The configured path of the store, and its canonical path. */
-  readonly name: string;
-  readonly path: string;
-  readonly maxEvents: number;
-}
-
-export type WriterRequest =
-  | OpenRequest
-  /**
-   * Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed. `usedKeys` is the change of
-   * API keys that the server uses, so the command that made it can end.
-   */
-  | { readonly type: "tick"; readonly usedKeys: bigint }
-  /** Writes as much as a batch, and removes it again. */
-  | { readonly type: "testWrite" }
-  | { readonly type: "commit"; readonly commit: Commit }
-  /** `isAllowed` of the reply says whether the rules allow it. */
-  | { readonly type: "changeKeys"; readonly change: KeyChange }
-  | { readonly type: "close" };
-
 /** What the request wrote is on disk. A request that throws was rolled back; after a crash, the next start may still find it. */
 export interface WriterReply {
   readonly isAllowed?: boolean;
   readonly usage?: FileUsage;
   /** All API keys after a change, if the server uses others. */
-  readonly keys?: {
-    readonly stored: readonly StoredKey[];
-    readonly change: bigint;
-    /** Whether no command waits until the server uses the change. */
-    readonly isConfirmed: boolean;
-  };
+  readonly keys?: { readonly stored: readonly StoredKey[]; readonly change: bigint };
 }
 
 /** A checkpoint is due after this number of transactions, which write a few MB, and after a second with few of them. */
@@ -115,7 +87,12 @@ class Writer {
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
-  constructor({ name, path, maxEvents }: OpenRequest) {
+  /**
+   * Opens a database and checks its structure.
+   * @param name the configured path of the store
+   * @param path its canonical path
+   */
+  constructor(name: string, path: string, maxEvents: number) {
     this.#path = path;
     this.#maxEvents = maxEvents;
     this.#database = openDatabase(path, "write");
@@ -133,33 +110,11 @@ class Writer {
     this.#mark = new Mark(path);
   }
 
-  serve(request: Exclude<WriterRequest, OpenRequest>): WriterReply {
-    switch (request.type) {
-      case "tick":
-        return this.#tick(request.usedKeys);
-      case "testWrite":
-        this.#check();
-        this.#transact(() => this.#testWrite());
-        return {};
-      case "commit":
-        this.#write(() => this.#commit(request.commit));
-        return {};
-      case "changeKeys": {
-        // Nothing throws after the commit, so the keys are read before it.
-        const [isAllowed, stored] = this.#write(() => [
-          this.#changeKeys(request.change),
-          readKeys(this.#database),
-        ]);
-        const { key_changes: change, keys_used } = this.#counters;
-        return { isAllowed, keys: { stored, change, isConfirmed: keys_used === change } };
-      }
-      case "close":
-        this.#close();
-        return {};
-    }
-  }
-
-  #tick(usedKeys: bigint): WriterReply {
+  /**
+   * Checks the files, makes a checkpoint if one is due, and looks for API keys that a command has changed.
+   * @param usedKeys the change of API keys that the server uses, so the command that made it can end
+   */
+  tick(usedKeys: bigint): WriterReply {
     this.#check();
     this.#transact(() => {}, "deferred");
     // Also at the first start of a store: from then on, a copy without its mark says that it may lack changes.
@@ -172,16 +127,44 @@ class Writer {
     const usage = fileUsage(this.#path);
     const { key_changes: change } = this.#counters;
     if (change === usedKeys) return { usage };
-    return { usage, keys: { stored: readKeys(this.#database), change, isConfirmed: false } };
+    return { usage, keys: { stored: readKeys(this.#database), change } };
+  }
+
+  /** Writes as much as a batch, and removes it again. */
+  testWrite(): WriterReply {
+    this.#check();
+    this.#transact(() => {
+      this.#assertInStep();
+      // SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again.
+      this.#database.query("INSERT INTO todos VALUES (0, ?, 0)").run(TEST_TEXT);
+      this.#database.run("DELETE FROM todos WHERE id = 0");
+    });
+    return {};
+  }
+
+  commit(commit: Commit): WriterReply {
+    this.#write(() => this.#commit(commit));
+    return {};
+  }
+
+  /** `isAllowed` of the reply says whether the rules allow the change. The next tick confirms it. */
+  changeKeys(change: KeyChange): WriterReply {
+    // Nothing throws after the commit, so the keys are read before it.
+    const [isAllowed, stored] = this.#write(() => [
+      changeKeys(this.#database, change) !== undefined,
+      readKeys(this.#database),
+    ]);
+    return { isAllowed, keys: { stored, change: this.#counters.key_changes } };
   }
 
   /** Throws if the files are wrong. Then the WAL, which may not fit the database, stays as it is. */
-  #close(): void {
+  close(): WriterReply {
     this.#verifyAt = 0;
     try {
       this.#checkBeforeMove();
       // SQLite moves the WAL when it closes the last connection that can write.
       this.#reader.close();
+      return {};
     } finally {
       this.#mark.close();
       this.#files.close();
@@ -317,23 +300,6 @@ class Writer {
     return { last_id, sum };
   }
 
-  /** SQLite writes nothing for an UPDATE without a change, so a large row is added and removed again. */
-  #testWrite(): void {
-    this.#assertInStep();
-    this.#database.query("INSERT INTO todos VALUES (0, ?, 0)").run(TEST_TEXT);
-    this.#database.run("DELETE FROM todos WHERE id = 0");
-  }
-
-  /** Returns whether the rules allow a change. The server uses it with the reply, unless it has to confirm an earlier one. */
-  #changeKeys(change: KeyChange): boolean {
-    const { key_changes: before, keys_used } = this.#counters;
-    const counters = changeKeys(this.#database, change);
-    if (counters === undefined) return false;
-    const isConfirmed = keys_used === before;
-    putCounters(this.#database, isConfirmed ? { ...counters, keys_used: counters.key_changes } : counters);
-    return true;
-  }
-
   /**
    * Moves the WAL to the database, so that a copy of a quiet database is complete. Never waits for a reader. A failure fails no write:
    * the WAL has everything, and the next checkpoint may succeed.
@@ -359,13 +325,30 @@ class Writer {
   }
 }
 
+type CallName = "tick" | "testWrite" | "commit" | "changeKeys" | "close";
+type Arguments = { readonly [Name in CallName]: Parameters<Writer[Name]> };
+/** A call of a method of the writer. */
+type Call<Name extends CallName> = {
+  readonly [One in Name]: { readonly name: One; readonly arguments: Arguments[One] };
+}[Name];
+
+/** Creates the writer, or calls one of its methods. */
+export type WriterRequest =
+  | Call<CallName>
+  | { readonly name: "open"; readonly arguments: ConstructorParameters<typeof Writer> };
+
+type Methods = { readonly [Name in CallName]: (...given: Arguments[Name]) => WriterReply };
+
+const call = <Name extends CallName>(methods: Methods, { name, arguments: given }: Call<Name>): WriterReply =>
+  methods[name](...given);
+
 let writer: Writer | undefined;
 
 serveRequests((request: WriterRequest): WriterReply => {
-  if (request.type !== "open") {
+  if (request.name !== "open") {
     if (writer === undefined) throw new Error("the writer thread has not opened a file");
-    return writer.serve(request);
+    return call(writer, request);
   }
-  writer = new Writer(request);
+  writer = new Writer(...request.arguments);
   return {};
 });
