@@ -59,33 +59,10 @@ const sender = new Sender({
   },
 });
 const choice = new UserChoice();
-const view = new ListView({
-  state,
-  choice,
-  onToggle: (todo, done) =>
-    actions.change(done ? "done" : "open", [todo], (id) => view.focusTodo(id, "checkbox")),
-  onDelete: (todo, control) => actions.change("deleted", [todo], (id) => view.focusTodo(id, control)),
-  onFocusLost: () => composer.focus(),
-});
-const actions = new Actions({
-  outbox,
-  state,
-  choice,
-  onChange: () => view.render(),
-  onAdded: (ids) => view.showAdded(ids),
-});
-const composer = new Composer({
-  onAdd: (lines) => actions.add(lines),
-  onKey: (event) => view.enterOnArrow(event),
-});
-
-installShortcuts({
-  newTodo: () => composer.focus(),
-  search: () => view.focusSearch(),
-  undo: () => actions.undo(),
-  redo: () => actions.redo(),
-  cancel: () => view.clearSearch(),
-});
+const view = new ListView(state, choice);
+const actions = new Actions(outbox, state, choice, view);
+const composer = new Composer(actions);
+installShortcuts(composer, view, actions);
 
 outbox.addEventListener("change", () => {
   if (state.needsList) api.reload();

@@ -5,27 +5,19 @@ import type { Outbox } from "../model/outbox.ts";
 import { type Choice, inOrder, isSearching, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
 import { copyText } from "./clipboard.ts";
-import type { Line } from "./composer.ts";
 import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from "./dom.ts";
+import { undoHint } from "./keyboard.ts";
+import type { ListView } from "./list.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
-import { toMarkdown } from "./paste.ts";
-import { UNDO_HINT } from "./shortcuts.ts";
+import { type Line, toMarkdown } from "./paste.ts";
 import { announce, showStatus, showTimed, showToast } from "./toasts.ts";
-
-export interface ActionsOptions {
-  readonly outbox: Outbox;
-  readonly state: State;
-  readonly choice: Choice;
-  /** Runs when the user has changed something, before it is announced. */
-  readonly onChange: () => void;
-  /** Runs when the user has added to-dos. */
-  readonly onAdded: (ids: readonly TodoId[]) => void;
-}
 
 /** What the user does to to-dos, and undoes. */
 export class Actions {
-  readonly #options: ActionsOptions;
   readonly #outbox: Outbox;
+  readonly #state: State;
+  readonly #choice: Choice;
+  readonly #view: ListView;
   readonly #history: History;
   readonly #menuButton = requireElement("#show-menu", HTMLButtonElement);
   /** The step that the message offers to take back. */
@@ -33,11 +25,14 @@ export class Actions {
   /** Hide the messages of steps. When the time of one is over, its deletion is sent. */
   readonly #hide = new WeakMap<Step["changes"], () => void>();
 
-  constructor(options: ActionsOptions) {
-    const { outbox, state } = options;
-    this.#options = options;
+  constructor(outbox: Outbox, state: State, choice: Choice, view: ListView) {
     this.#outbox = outbox;
+    this.#state = state;
+    this.#choice = choice;
+    this.#view = view;
     this.#history = new History(outbox, state);
+    view.onChange = (kind, todo, control) =>
+      this.#change(kind, [todo], (id) => view.rows.focusTodo(id, control));
     outbox.addEventListener("change", () => this.#hideSent());
     ignoreAccidentalClicks(".todo, .fold, .menu button");
     const menu = requireElement("#menu", HTMLElement);
@@ -53,13 +48,13 @@ export class Actions {
 
   /** Adds to-dos. @param lines in the order in which the page shows them */
   add(lines: readonly Line[]): void {
-    const { state, choice, onAdded } = this.#options;
+    const choice = this.#choice;
     const added = inOrder(lines, choice.isOldestFirst);
     const targets = added.map(({ title, done }): Target => ({ id: newId(), title, done }));
     const step = this.#history.do("created", targets, () => {});
     const ids = new Set(targets.map(({ id }) => id));
-    onAdded([...ids]);
-    const isVisible = select(state.todos, choice).rows.some((todo) => todo !== undefined && ids.has(todo.id));
+    this.#view.showAdded([...ids]);
+    const isVisible = this.#find().rows.some((todo) => todo !== undefined && ids.has(todo.id));
     if (isVisible) this.#offerUndo(step);
     else if (choice.filter === "done") this.#offerUndo(step, " to the open to-dos");
     else if (!isSearching(choice)) this.#offerUndo(step, " to the completed to-dos");
@@ -67,20 +62,20 @@ export class Actions {
   }
 
   /** @param restoreFocus moves the focus back to the to-do with an id when the change is undone */
-  change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: (id: TodoId) => void): void {
+  #change(kind: ChangeKind, todos: readonly Todo[], restoreFocus: (id: TodoId) => void): void {
     if (todos.length === 0) return;
     const step = this.#history.do(kind, todos, restoreFocus);
     this.#offerUndo(step);
-    this.#options.onChange();
+    this.#view.render();
   }
 
   #find() {
-    return select(this.#options.state.todos, this.#options.choice);
+    return select(this.#state.todos, this.#choice);
   }
 
   /** Changes every to-do in a state that matches the search. */
   #changeAll(from: "open" | "done", kind: ChangeKind): void {
-    this.change(kind, this.#find()[from], () => this.#menuButton.focus());
+    this.#change(kind, this.#find()[from], () => this.#menuButton.focus());
   }
 
   /** @param place where new to-dos are, unless the page shows them */
@@ -95,7 +90,7 @@ export class Actions {
     });
     this.#hide.set(changes, hide);
     this.#offered = step;
-    announce(...content, ".", UNDO_HINT);
+    announce(...content, ".", undoHint());
   }
 
   /** A deletion that was sent cannot be undone. */
@@ -121,7 +116,7 @@ export class Actions {
   #takeBack(step: Step): void {
     if (this.#offered !== undefined) this.#hideMessage(this.#offered);
     const { changed, gone } = this.#history.undo();
-    this.#options.onChange();
+    this.#view.render();
     const [first] = step.targets;
     if (first !== undefined) step.restoreFocus(this.#history.resolve(first.id));
     const { last: previous, undone } = this.#history;
@@ -150,7 +145,7 @@ export class Actions {
     if (step !== undefined) this.#offerUndo(step);
     report(gone, "deleted elsewhere, so this was not redone.");
     report(changed, "changed elsewhere, so this was not redone.");
-    this.#options.onChange();
+    this.#view.render();
     return true;
   }
 
@@ -161,7 +156,7 @@ export class Actions {
 
   async #copy(): Promise<void> {
     const { open, done } = this.#find();
-    const todos = { all: [...open, ...done], open, done }[this.#options.choice.filter];
+    const todos = { all: [...open, ...done], open, done }[this.#choice.filter];
     const isCopied = await copyText(toMarkdown(todos));
     if (isCopied) showStatus(`Copied ${countTodos(todos.length)}.`);
     else showToast("The browser forbids copying. Allow it in the site's settings.");

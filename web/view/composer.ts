@@ -1,38 +1,24 @@
+import type { Actions } from "./actions.ts";
 import { requireElement, showFieldError } from "./dom.ts";
-import { onKeyDown } from "./keyboard.ts";
 import { MAX_TITLE_LENGTH } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { announce } from "./toasts.ts";
-
-/** A to-do that the user adds. */
-export interface Line {
-  readonly title: string;
-  readonly done: boolean;
-}
-
-export interface ComposerOptions {
-  /** Gets the new to-dos in the order of the text. */
-  readonly onAdd: (lines: readonly Line[]) => void;
-  /** A key was pressed in the field. */
-  readonly onKey: (event: KeyboardEvent) => void;
-}
 
 /** The field for new to-dos: what the user types, pastes and shares. */
 export class Composer {
   readonly #form = requireElement("#new-todo", HTMLFormElement);
   readonly #input = requireElement("#title", HTMLInputElement);
-  readonly #onAdd: ComposerOptions["onAdd"];
+  readonly #actions: Actions;
   readonly #pasteDialog: PasteDialog;
 
-  constructor({ onAdd, onKey }: ComposerOptions) {
-    this.#onAdd = onAdd;
-    this.#pasteDialog = new PasteDialog(onAdd);
+  constructor(actions: Actions) {
+    this.#actions = actions;
+    this.#pasteDialog = new PasteDialog(actions);
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#submit();
     });
     this.#input.addEventListener("input", () => showFieldError(this.#input));
-    onKeyDown(this.#input, onKey);
     // The clipboard of a phone's keyboard sends `beforeinput` only.
     for (const type of ["paste", "drop", "beforeinput"] as const)
       this.#input.addEventListener(type, (event) => {
@@ -77,7 +63,7 @@ export class Composer {
     showFieldError(this.#input, error);
     if (error === "") {
       this.#input.value = "";
-      this.#onAdd([{ title, done: false }]);
+      this.#actions.add([{ title, done: false }]);
     } else {
       this.#input.focus();
       announce(error);

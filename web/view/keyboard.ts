@@ -1,3 +1,12 @@
+/** Devices with a mouse or a touchpad have a keyboard, as far as browsers tell. */
+export const hasKeyboard = (): boolean => matchMedia("(any-pointer: fine)").matches;
+
+/** Returns what follows an announcement: the keys that undo. */
+export function undoHint(): string {
+  const keys = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
+  return hasKeyboard() ? ` Press ${keys} to undo.` : "";
+}
+
 /**
  * Runs for each key that is pressed, except the keys of an input method: they belong to the text that it composes, for example
  * Enter and the arrow keys.

@@ -1,11 +1,11 @@
-import type { Todo, TodoId } from "../../src/sdk/client.ts";
+import type { TodoId } from "../../src/sdk/client.ts";
 import { type Filter, isSearching, type Selection, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
 import { parseFilter, type UserChoice } from "./choice.ts";
 import { quote, requireElement, setText } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
-import { type Control, VirtualList } from "./rows.ts";
+import { VirtualList, type VirtualListOptions } from "./rows.ts";
 import { announce } from "./toasts.ts";
 
 /** The search field appears from this number of to-dos on. */
@@ -19,16 +19,6 @@ type Counts = Selection["counts"];
 
 const HEADINGS = { all: "All to-dos", open: "Open to-dos", done: "Done to-dos" } as const;
 
-export interface ListViewOptions {
-  readonly state: State;
-  readonly choice: UserChoice;
-  readonly onToggle: (todo: Todo, done: boolean) => void;
-  /** `control` had the focus. */
-  readonly onDelete: (todo: Todo, control: Control) => void;
-  /** The focused row was removed, and no other row is left. */
-  readonly onFocusLost: () => void;
-}
-
 /** The list with its filter, search, order and counts, and what stands in place of an empty list. */
 export class ListView {
   readonly #list = requireElement("#todos", HTMLElement);
@@ -36,6 +26,7 @@ export class ListView {
   readonly #placeholder = requireElement("#placeholder", HTMLElement);
   readonly #filterLinks = [...document.querySelectorAll<HTMLAnchorElement>(".filter a")];
   readonly #searchField = requireElement("#search-field", HTMLElement);
+  readonly #titleInput = requireElement("#title", HTMLInputElement);
   readonly #searchInput = requireElement("#search", HTMLInputElement);
   readonly #clearAllButton = requireElement("#clear-all-done", HTMLButtonElement);
   // After a sign-out, it is outside the document.
@@ -43,7 +34,9 @@ export class ListView {
   readonly #orderButton = requireElement("#oldest-first", HTMLButtonElement);
   readonly #state: State;
   readonly #choice: UserChoice;
-  readonly #rows: VirtualList;
+  readonly rows: VirtualList;
+  /** Takes what the user does to a row. */
+  onChange: VirtualListOptions["onChange"] = () => {};
   #searchTimer: ReturnType<typeof setTimeout> | undefined;
   #isRenderScheduled = false;
   /** The number that the icon of the app shows. */
@@ -51,15 +44,16 @@ export class ListView {
   /** The last rendering showed the whole list, so what is new in the next one is a change. */
   #wasLoaded = false;
 
-  constructor({ state, choice, ...options }: ListViewOptions) {
+  constructor(state: State, choice: UserChoice) {
     this.#state = state;
     this.#choice = choice;
-    this.#rows = new VirtualList(this.#list, this.find(), {
-      ...options,
+    this.rows = new VirtualList(this.#list, this.find(), {
+      onChange: (...change) => this.onChange(...change),
       onFold: () => {
         choice.toggleFold();
         this.render();
       },
+      onFocusLost: () => this.#titleInput.focus(),
       onRelease: () => this.#show(state.isLoaded),
     });
     for (const link of this.#filterLinks)
@@ -77,7 +71,8 @@ export class ListView {
     this.#searchInput.value = choice.query;
     this.#searchInput.addEventListener("input", () => this.search(this.#searchInput.value));
     this.#searchInput.addEventListener("blur", () => this.scheduleRender());
-    onKeyDown(this.#searchInput, (event) => this.enterOnArrow(event));
+    for (const input of [this.#titleInput, this.#searchInput])
+      onKeyDown(input, (event) => this.#enterOnArrow(event));
   }
 
   /** Returns what the page shows now. */
@@ -87,7 +82,7 @@ export class ListView {
 
   /** Rows have no controls that change to-dos from now on. */
   setReadOnly(): void {
-    this.#rows.isReadOnly = true;
+    this.rows.isReadOnly = true;
     this.render();
   }
 
@@ -114,7 +109,7 @@ export class ListView {
     const selection = this.find();
     const { counts, todos, totalOpen } = selection;
     this.#wasLoaded = this.#state.isLoaded;
-    const isCurrent = this.#rows.render(selection, this.#state.created, isHighlighted);
+    const isCurrent = this.rows.render(selection, this.#state.created, isHighlighted);
     this.#list.ariaBusy = String(!this.#state.isLoaded);
     this.#heading.textContent = HEADINGS[filter];
     if (totalOpen !== this.#badge) setBadge(totalOpen);
@@ -134,8 +129,8 @@ export class ListView {
     if (!this.#state.isLoaded && shown === 0) return;
     const saysAllDone = this.#state.isLoaded && isAllDone && filter !== "done" && query === "";
     this.#placeholder.classList.toggle("all-done", saysAllDone);
-    this.#clearAllButton.hidden = !saysAllDone || this.#rows.isReadOnly;
-    const firstStep = this.#rows.isReadOnly ? "" : " Add your first to-do above.";
+    this.#clearAllButton.hidden = !saysAllDone || this.rows.isReadOnly;
+    const firstStep = this.rows.isReadOnly ? "" : " Add your first to-do above.";
     const nothing = filter === "done" ? "No to-dos are done yet." : `Nothing here yet.${firstStep}`;
     if (saysAllDone) this.#placeholder.textContent = "All done.";
     else if (shown > 0) this.#placeholder.textContent = "";
@@ -161,7 +156,7 @@ export class ListView {
   }
 
   #renderActions(filter: Filter, { open, done, [filter]: shown }: Counts): void {
-    const isReady = this.#state.isLoaded && !this.#rows.isReadOnly;
+    const isReady = this.#state.isLoaded && !this.rows.isReadOnly;
     const isSome = isSearching(this.#choice);
     const offer = (selector: string, isOffered: boolean, label?: string): void => {
       const button = requireElement(selector, HTMLButtonElement, this.#menu);
@@ -211,20 +206,16 @@ export class ListView {
   }
 
   /** Moves the focus from a field to the first row if the key is the arrow down. */
-  enterOnArrow(event: KeyboardEvent): void {
+  #enterOnArrow(event: KeyboardEvent): void {
     if (event.key !== "ArrowDown" || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
-    this.#rows.focusFirst();
-  }
-
-  focusTodo(id: TodoId, control: Control): void {
-    this.#rows.focusTodo(id, control);
+    this.rows.focusFirst();
   }
 
   /** Scrolls to new to-dos and highlights them. */
   showAdded(ids: readonly TodoId[]): void {
     this.render();
-    for (const id of ids.slice(-MAX_HIGHLIGHTED)) this.#rows.scrollToTodo(id);
+    for (const id of ids.slice(-MAX_HIGHLIGHTED)) this.rows.scrollToTodo(id);
   }
 }
 

@@ -1,19 +1,19 @@
+import type { Actions } from "./actions.ts";
 import { requireElement } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { countTodos, formatCount } from "./messages.ts";
-import { MAX_TITLE_LENGTH, type PastedLine, parseLines } from "./paste.ts";
+import { MAX_TITLE_LENGTH, parseLines } from "./paste.ts";
 
 /** The dialog that adds several to-dos, one for each line of a text. */
 export class PasteDialog {
-  readonly #onAdd: (lines: readonly PastedLine[]) => void;
+  readonly #actions: Actions;
   readonly #dialog = requireElement("#paste", HTMLDialogElement);
   readonly #box = requireElement("#paste-lines", HTMLTextAreaElement);
   readonly #message = requireElement("#paste-message", HTMLElement);
   readonly #submit = requireElement("#paste-submit", HTMLButtonElement);
 
-  /** @param onAdd gets the lines that are not too long */
-  constructor(onAdd: (lines: readonly PastedLine[]) => void) {
-    this.#onAdd = onAdd;
+  constructor(actions: Actions) {
+    this.#actions = actions;
     this.#box.addEventListener("input", () => this.#update());
     onKeyDown(this.#box, (event) => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -59,7 +59,7 @@ export class PasteDialog {
   #add(): void {
     const { lines, tooLong } = this.#read();
     if (tooLong.length === 0) this.#dialog.close();
-    if (lines.length > 0) this.#onAdd(lines);
+    if (lines.length > 0) this.#actions.add(lines);
     if (tooLong.length === 0) return;
     this.#box.value = tooLong.map(({ source }) => source).join("\n");
     this.#update();

@@ -13,11 +13,15 @@ const VISIBLE = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
 const MARKER =
   /^(?:(?:[-*+–—·]|\d+[.)])(?:\p{Bidi_C}*\s[\s\p{Bidi_C}]*|$)|[•◦▪‣⁃][\s\p{Bidi_C}]*)?(?:\[([ xX])\](?:\s+|$)|([☐☑☒✓✔✅])\uFE0F?\s*)?/u;
 
-export interface PastedLine {
-  /** The line as it was pasted. */
-  readonly source: string;
+/** A to-do that the user adds. */
+export interface Line {
   readonly title: string;
   readonly done: boolean;
+}
+
+export interface PastedLine extends Line {
+  /** The line as it was pasted. */
+  readonly source: string;
   readonly isTooLong: boolean;
 }
 
@@ -37,5 +41,5 @@ export function parseLines(text: string): PastedLine[] {
 }
 
 /** Returns to-dos as a Markdown list, which `parseLines` reads. */
-export const toMarkdown = (todos: readonly { readonly title: string; readonly done: boolean }[]): string =>
+export const toMarkdown = (todos: readonly Line[]): string =>
   todos.map(({ title, done }) => `- [${done ? "x" : " "}] ${title.split(LINE_BREAK).join(" ")}\n`).join("");

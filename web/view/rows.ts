@@ -39,9 +39,8 @@ interface Place {
 }
 
 export interface VirtualListOptions {
-  readonly onToggle: (todo: Todo, done: boolean) => void;
-  /** `control` had the focus. */
-  readonly onDelete: (todo: Todo, control: Control) => void;
+  /** The user changes a to-do. `control` had the focus. */
+  readonly onChange: (kind: "done" | "open" | "deleted", todo: Todo, control: Control) => void;
   readonly onFold: () => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
@@ -90,7 +89,7 @@ export class VirtualList {
       this.#holdRows();
       row.element.classList.toggle("done", checked);
       if (checked) navigator.vibrate?.(VIBRATION_MS);
-      options.onToggle(row.todo, checked);
+      options.onChange(checked ? "done" : "open", row.todo, "checkbox");
     });
     list.addEventListener("click", ({ target }) => {
       if (target instanceof HTMLButtonElement) this.#delete(target, "button");
@@ -113,7 +112,7 @@ export class VirtualList {
   #delete(target: EventTarget | null, control: Control): void {
     const row = this.#findRow(target);
     if (row?.todo === undefined) return;
-    this.#options.onDelete(row.todo, control);
+    this.#options.onChange("deleted", row.todo, control);
     this.#release();
   }
 

@@ -1,27 +1,12 @@
 import { readSetting, writeSetting } from "../settings.ts";
+import type { Actions } from "./actions.ts";
+import type { Composer } from "./composer.ts";
 import { isDialogOpen, requireElement } from "./dom.ts";
-import { onKeyDown, toLetter } from "./keyboard.ts";
-
-export interface ShortcutActions {
-  readonly newTodo: () => void;
-  readonly search: () => void;
-  /** Returns whether there was a change to undo. */
-  readonly undo: () => boolean;
-  /** Returns whether there was a change to do again. */
-  readonly redo: () => boolean;
-  /** Stops or clears what is in progress. */
-  readonly cancel: () => void;
-}
-
-/** Devices with a mouse or a touchpad have a keyboard, as far as browsers tell. */
-const hasKeyboard = matchMedia("(any-pointer: fine)").matches;
-const UNDO_KEYS = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
-
-/** Follows an announcement. */
-export const UNDO_HINT = hasKeyboard ? ` Press ${UNDO_KEYS} to undo.` : "";
+import { hasKeyboard, onKeyDown, toLetter } from "./keyboard.ts";
+import type { ListView } from "./list.ts";
 
 /** Handles the keys that work anywhere on the page, and the dialog that lists all keys. */
-export function installShortcuts({ newTodo, search, undo, redo, cancel }: ShortcutActions): void {
+export function installShortcuts(composer: Composer, view: ListView, actions: Actions): void {
   const dialog = requireElement("#shortcuts", HTMLDialogElement);
   const singleKeys = requireElement("#single-keys", HTMLInputElement);
   singleKeys.checked = readSetting("single-keys") !== "off";
@@ -30,11 +15,11 @@ export function installShortcuts({ newTodo, search, undo, redo, cancel }: Shortc
     writeSetting("single-keys", singleKeys.checked ? undefined : "off");
   });
   const button = requireElement("#show-shortcuts", HTMLButtonElement);
-  button.hidden = !hasKeyboard;
+  button.hidden = !hasKeyboard();
   button.addEventListener("click", () => dialog.showModal());
-  const actions: Readonly<Record<string, () => void>> = {
-    n: newTodo,
-    "/": search,
+  const runs: Readonly<Record<string, () => void>> = {
+    n: () => composer.focus(),
+    "/": () => view.focusSearch(),
     "?": () => dialog.showModal(),
   };
 
@@ -46,15 +31,15 @@ export function installShortcuts({ newTodo, search, undo, redo, cancel }: Shortc
     if (letter === "z" && ctrlKey !== metaKey && !altKey) {
       // In a field with text, the browser undoes the typing.
       if (field !== undefined && field.value !== "") return;
-      if (!repeat && (shiftKey ? redo() : undo())) event.preventDefault();
+      if (!repeat && (shiftKey ? actions.redo() : actions.undo())) event.preventDefault();
       return;
     }
     if (ctrlKey || metaKey || altKey) return;
-    if (key === "Escape") return cancel();
-    const action = actions[letter];
-    if (action === undefined || field !== undefined || !singleKeys.checked) return;
+    if (key === "Escape") return view.clearSearch();
+    const run = runs[letter];
+    if (run === undefined || field !== undefined || !singleKeys.checked) return;
     event.preventDefault();
-    action();
+    run();
   });
 }
 
