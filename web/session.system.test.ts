@@ -140,6 +140,29 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await untilStored(service.store, ["1 (mine alone)"]);
   });
 
+  test("a sign-out that waits for changes ends when its dialog is closed, also if that is opened again", async () => {
+    const { page, service } = await openAs(ANN, { serviceWorkers: "block" });
+    await openDevices(page);
+    await page.locator("#close-devices").click();
+    const held = Promise.withResolvers<void>();
+    await page.route("**/api/todos/*", async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    await page.getByRole("checkbox", { name: "mine alone" }).press("Space");
+    await openDevices(page);
+    await page.getByRole("button", { name: "Sign out this browser" }).click();
+    await page.locator("#close-devices").click();
+    await openDevices(page);
+    held.resolve();
+    await untilStored(service.store, ["1 (mine alone)"]);
+    await untilChanges(page, 0);
+    // Longer than the sign-out waits before it looks again.
+    await page.evaluate("new Promise((resolve) => setTimeout(resolve, 300))");
+    expect(await page.locator("#devices").isVisible()).toBe(true);
+    expect(await page.context().cookies()).toHaveLength(1);
+  });
+
   /** Opens another window of the same browser. */
   async function openBeside(page: Page, script = ""): Promise<Page> {
     const other = await page.context().newPage();

@@ -337,9 +337,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       viewport: { width: 390, height: 844 },
       hasTouch: isTouch,
     });
-    const pressOn = async (locator: Locator): Promise<void> => {
-      const position = { x: 8, y: 8 };
-      await (isTouch ? locator.tap({ position }) : locator.click({ position }));
+    const pressOn = async (locator: Locator, force = false): Promise<void> => {
+      const options = { position: { x: 8, y: 8 }, force };
+      await (isTouch ? locator.tap(options) : locator.click(options));
     };
     const isMenuOpen = () => page.locator("#menu").isVisible();
     for (const target of [
@@ -351,7 +351,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       await page.locator("#menu").waitFor();
       // Away from the rows.
       await page.evaluate("document.querySelector('#menu').style.translate = '0 380px'");
-      await pressOn(target);
+      // Something covers it.
+      await pressOn(target, true);
       await until(async () => !(await isMenuOpen()), "the menu is closed");
       await page.evaluate("new Promise(requestAnimationFrame)");
       await expectTitles(page, ["one", "two"]);

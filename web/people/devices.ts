@@ -36,7 +36,6 @@ export class DevicesDialog {
     this.#options = options;
     errorElement.after(this.#question);
     requireElement("#add-device", HTMLButtonElement).onclick = () => this.#addDevice();
-    requireElement("#close-devices", HTMLButtonElement).onclick = () => dialog.close();
     addEventListener("focus", () => {
       if (dialog.open) this.#loadDevices();
     });
@@ -58,7 +57,7 @@ export class DevicesDialog {
     await attempt(async () => {
       const session = await readSession();
       // An unchanged list keeps the focus of its buttons, and a new name that someone types stays.
-      if (session === undefined || JSON.stringify(session) === this.#shown) return;
+      if (typeof session === "string" || JSON.stringify(session) === this.#shown) return;
       if (deviceList.querySelector("form") !== null) return;
       this.#shown = JSON.stringify(session);
       const as = createElement("strong", { dir: "auto" }, session.name);
@@ -166,9 +165,12 @@ export class DevicesDialog {
   }
 
   async #signOut(): Promise<void> {
-    const count = await this.#options.sendChanges();
-    // The person closed it meanwhile, or the service has signed out the browser.
-    if (!dialog.open) return;
+    // The person closes the dialog, also to open it again, or the service has signed out the browser.
+    const closed = new Promise<undefined>((resolve) => {
+      dialog.addEventListener("close", () => resolve(undefined), { once: true });
+    });
+    const count = await Promise.race([this.#options.sendChanges(), closed]);
+    if (count === undefined) return;
     if (count === 0) return this.#endSession();
     const [subject, object] =
       count === 1 ? ["1 change is", "it"] : [`${formatCount(count)} changes are`, "them"];

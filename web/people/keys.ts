@@ -15,7 +15,7 @@ import {
 import { errorMessage, formatTime } from "../view/messages.ts";
 import { announce, showToast } from "../view/toasts.ts";
 import { pageVisible } from "../visibility.ts";
-import { request, requestJson } from "./requests.ts";
+import { readSession, request } from "./requests.ts";
 
 /** Time between two reads of the keys while the page is visible. Key changes are not in the event stream. */
 const POLL_INTERVAL_MS = 10_000;
@@ -53,7 +53,7 @@ async function load(): Promise<void> {
   const id = ++loads;
   let message = "";
   try {
-    isPrivate ??= await readPrivate();
+    isPrivate ??= (await readSession()) !== "not private";
     const keys = await api.list();
     if (id !== loads) return;
     showKeys(keys);
@@ -63,19 +63,6 @@ async function load(): Promise<void> {
     message = `The keys cannot be loaded. ${errorMessage(error)}`;
   }
   placeholder.textContent = message;
-}
-
-/** Only a private service has sessions. */
-async function readPrivate(): Promise<boolean> {
-  try {
-    await requestJson("GET", "/api/session");
-    return true;
-  } catch (error) {
-    const code = error instanceof TodoApiError ? error.code : "";
-    if (code === "route_not_found") return false;
-    if (code === "unauthorized") return true;
-    throw error;
-  }
 }
 
 /** Returns the keys from the newest to the oldest, each followed by its browsers, and then the browsers of users. */
@@ -122,23 +109,21 @@ const isExpired = ({ expiresAt }: ApiKey): boolean =>
 
 function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
   const actions = createElement("td", { className: "row-actions" });
-  const addAction = (label: string, run: (key: ApiKey) => unknown): void => {
+  const addAction = (label: string, run: () => unknown): void => {
     const id = `${label.toLowerCase()}-${key.id}`;
     const start = (): void => {
       startedBy = id;
-      run(key);
+      run();
     };
     actions.append(createButton(label, start, { id, ariaLabel: `${label} ${key.name}` }));
   };
-  if (isExpired(key)) addAction("Remove", remove);
+  if (isExpired(key)) addAction("Remove", () => remove(key));
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
-    if (isProgram(key) && !isRotated) {
-      if (isPrivate === true) addAction("Invite", openInvite);
-      addAction("Rotate", rotate);
-    }
-    addAction("Rename", rename);
-    addAction("Revoke", revoke);
+    const isRenewable = isProgram(key) && !isRotated;
+    if (isRenewable && isPrivate === true) addAction("Invite", () => openInvite(key));
+    const labels = isRenewable ? (["Rotate", "Rename", "Revoke"] as const) : (["Rename", "Revoke"] as const);
+    for (const label of labels) addAction(label, () => confirm(key, label));
   }
   return createElement(
     "tr",
@@ -218,60 +203,47 @@ onSubmit(form, () => {
   }, [nameInput, expiresInput]);
 });
 
-function rotate(key: ApiKey): void {
-  confirm(key, {
-    label: "Rotate",
-    text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
-    field: { name: "overlap", label: "The old token works for", value: "24h" },
-    run: (overlap) => api.rotate(key.id, overlap === "" ? {} : { overlap }),
-  });
-}
-
-function rename(key: ApiKey): void {
-  const value = key.deviceOf === undefined ? key.name : deviceLabel(key.deviceOf, key.name);
-  confirm(key, {
-    label: "Rename",
-    text: "keeps its token.",
-    field: { name: "name", label: "New name", value },
-    run: async (name) => {
-      await api.rename(key.id, name);
-      return `Renamed: ${name}`;
-    },
-  });
-}
-
-function revoke(key: ApiKey): void {
-  confirm(key, {
-    label: "Revoke",
-    text: "stops working immediately. This can't be undone.",
-    run: async () => {
-      await api.revoke(key.id);
-      return `Revoked: ${key.name}`;
-    },
-  });
-}
-
-/** Deletes an expired key without confirmation, because the service rejects it already. */
-const remove = ({ id, name }: ApiKey): Promise<void> =>
-  act(async () => {
-    await api.revoke(id);
-    return `Removed: ${name}`;
-  });
-
-interface Confirmation {
-  /** Names the action. */
-  readonly label: string;
+/** What can be done with a key after a confirmation. */
+interface KeyAction {
   /** Follows the name of the key. */
   readonly text: string;
-  readonly field?: { readonly name: string; readonly label: string; readonly value: string };
+  readonly field?: (key: ApiKey) => { readonly name: string; readonly label: string; readonly value: string };
   /** Gets the value of the field. */
-  readonly run: (value: string) => ReturnType<Action>;
+  readonly run: (key: ApiKey, value: string) => ReturnType<Action>;
 }
 
+const KEY_ACTIONS = {
+  Rotate: {
+    text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
+    field: () => ({ name: "overlap", label: "The old token works for", value: "24h" }),
+    run: ({ id }, overlap) => api.rotate(id, overlap === "" ? {} : { overlap }),
+  },
+  Rename: {
+    text: "keeps its token.",
+    field: ({ deviceOf, name }) => {
+      const value = deviceOf === undefined ? name : deviceLabel(deviceOf, name);
+      return { name: "name", label: "New name", value };
+    },
+    run: async ({ id }, name) => {
+      await api.rename(id, name);
+      return `Renamed: ${name}`;
+    },
+  },
+  Revoke: {
+    text: "stops working immediately. This can't be undone.",
+    run: async ({ id, name }) => {
+      await api.revoke(id);
+      return `Revoked: ${name}`;
+    },
+  },
+} as const satisfies Readonly<Record<string, KeyAction>>;
+
 /** Asks before an action. The action continues if the user closes the dialog meanwhile. */
-function confirm({ name }: ApiKey, { label, text, field, run }: Confirmation): void {
+function confirm(key: ApiKey, label: keyof typeof KEY_ACTIONS): void {
+  const { text, field: toField, run }: KeyAction = KEY_ACTIONS[label];
+  const field = toField?.(key);
   requireElement("#confirm-heading", HTMLElement).textContent = `${label} this key?`;
-  requireElement("#confirm-text", HTMLElement).replaceChildren(quote(name), ` ${text}`);
+  requireElement("#confirm-text", HTMLElement).replaceChildren(quote(key.name), ` ${text}`);
   requireElement("#confirm .form-row", HTMLElement).hidden = field === undefined;
   requireElement("#confirm label", HTMLElement).textContent = field?.label ?? "";
   confirmationInput.name = field?.name ?? "";
@@ -281,10 +253,17 @@ function confirm({ name }: ApiKey, { label, text, field, run }: Confirmation): v
   button.textContent = label;
   button.className = field === undefined ? "danger" : "primary";
   onSubmit(requireElement("#confirm form", HTMLFormElement), () =>
-    act(() => run(confirmationInput.value.trim()), [confirmationInput]),
+    act(() => run(key, confirmationInput.value.trim()), [confirmationInput]),
   );
   confirmation.showModal();
 }
+
+/** Deletes an expired key without confirmation, because the service rejects it already. */
+const remove = ({ id, name }: ApiKey): Promise<void> =>
+  act(async () => {
+    await api.revoke(id);
+    return `Removed: ${name}`;
+  });
 
 /** Shows a new token, and in private mode a link with which a person signs in. */
 function openInvite(key: ApiKey, token?: string): void {
@@ -320,7 +299,6 @@ function openInvite(key: ApiKey, token?: string): void {
 }
 
 requireElement("#confirm-cancel", HTMLButtonElement).onclick = () => confirmation.close();
-requireElement("#invite-done", HTMLButtonElement).onclick = () => invite.close();
 invite.onclose = () => {
   inviteContent.replaceChildren();
   shownId = undefined;
@@ -352,9 +330,6 @@ function showError(error: unknown, inputs: readonly HTMLInputElement[]): boolean
   if (invalid.length === 0) showToast(errorMessage(error), isUncertain ? UNCERTAIN : "");
   return invalid.length > 0;
 }
-
-for (const input of [nameInput, expiresInput, confirmationInput])
-  input.addEventListener("input", () => showFieldError(input));
 
 requireElement(".no-script", HTMLElement).remove();
 poll();

@@ -30,13 +30,14 @@ export const OWNER = "owner";
 /** A sign-in link, with its code. */
 export const LINK = /#sign-in=(\w+)$/;
 
-/** Returns who is signed in, or `undefined` if nobody is or the service is not private. */
-export async function readSession(): Promise<Session | undefined> {
+/** Returns who is signed in, or why nobody is: only a private service has sessions. */
+export async function readSession(): Promise<Session | "nobody" | "not private"> {
   try {
     return await requestJson<Session>("GET", "/api/session");
   } catch (error) {
-    if (error instanceof TodoApiError && /^(?:unauthorized|route_not_found)$/.test(error.code))
-      return undefined;
+    const code = error instanceof TodoApiError ? error.code : "";
+    if (code === "unauthorized") return "nobody";
+    if (code === "route_not_found") return "not private";
     throw error;
   }
 }

@@ -75,7 +75,7 @@ export class SessionView {
   async #identify(): Promise<void> {
     if (!this.#isPrivate) return;
     const session = await readSession();
-    if (session === undefined || this.#isEnded) return;
+    if (typeof session === "string" || this.#isEnded) return;
     const owner = `${session.kind} ${session.name}`;
     if (this.#owner !== undefined) {
       if (this.#owner !== owner) await this.#leave();

@@ -26,8 +26,6 @@ export class SignInForm {
     onSubmit(requireElement("#secret-form", HTMLFormElement), () => this.#submitSecret());
     onSubmit(requireElement("#password-form", HTMLFormElement), () => this.#submitPassword());
     onSubmit(linkQuestion, () => this.#signIn({ code: this.#code }, secretInput));
-    for (const input of [secretInput, userInput, passwordInput])
-      input.addEventListener("input", () => showFieldError(input));
     requireElement("#link-cancel", HTMLButtonElement).onclick = () => this.#cancelLink();
   }
 
@@ -96,7 +94,7 @@ export class SignInForm {
     writeSetting(OWNER);
     try {
       await requestJson("POST", "/api/session", body);
-      if ((await readSession()) === undefined) return this.#showError(input, await explainNoSession());
+      if ((await readSession()) === "nobody") return this.#showError(input, await explainNoSession());
       location.reload();
       // The button stays disabled until the page has gone.
       await new Promise(() => {});

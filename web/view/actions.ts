@@ -5,7 +5,7 @@ import type { Outbox } from "../model/outbox.ts";
 import { type Choice, inOrder, isSearching, select } from "../model/selection.ts";
 import type { State } from "../model/state.ts";
 import { copyText } from "./clipboard.ts";
-import { ignoreAccidentalClicks, ignoreClicksThatClose, requireElement } from "./dom.ts";
+import { ignoreAccidentalClicks, requireElement } from "./dom.ts";
 import { undoHint } from "./keyboard.ts";
 import type { ListView } from "./list.ts";
 import { countTodos, describeChange, nameAll } from "./messages.ts";
@@ -36,7 +36,6 @@ export class Actions {
     outbox.addEventListener("change", () => this.#hideSent());
     ignoreAccidentalClicks(".todo, .fold, .menu button");
     const menu = requireElement("#menu", HTMLElement);
-    ignoreClicksThatClose(menu, this.#menuButton);
     // Before the action runs, so that the button of the menu gets the focus back.
     menu.addEventListener("click", () => menu.hidePopover(), { capture: true });
     onClick("#mark-all", () => this.#changeAll("open", "done"));

@@ -18,7 +18,6 @@ export class Composer {
       event.preventDefault();
       this.#submit();
     });
-    this.#input.addEventListener("input", () => showFieldError(this.#input));
     // The clipboard of a phone's keyboard sends `beforeinput` only.
     for (const type of ["paste", "drop", "beforeinput"] as const)
       this.#input.addEventListener(type, (event) => {

@@ -85,26 +85,6 @@ export function ignoreAccidentalClicks(selector: string): void {
   addEventListener("click", onClick, { capture: true });
 }
 
-/** Lets a click outside an open popover only close it, and not act on what lies below. The button of the popover still works. */
-export function ignoreClicksThatClose(popover: HTMLElement, button: HTMLElement): void {
-  let closes = false;
-  addEventListener(
-    "pointerdown",
-    ({ target }) => {
-      const isInside = target instanceof Node && (popover.contains(target) || button.contains(target));
-      closes = !isInside && popover.matches(":popover-open");
-    },
-    { capture: true },
-  );
-  const onClick = (event: MouseEvent): void => {
-    // A click by keyboard or screen reader has no detail.
-    if (!closes || event.detail === 0) return;
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  addEventListener("click", onClick, { capture: true });
-}
-
 /** Runs an action when a form is submitted, unless the previous one is pending, and shows that at the button. */
 export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void {
   form.onsubmit = async (event) => {
@@ -118,9 +98,12 @@ export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void 
   };
 }
 
-/** Shows an error message at a field. Without a message, clears the error. */
+/** Shows an error message at a field until someone types there. Without a message, clears the error. */
 export function showFieldError(input: HTMLInputElement, message = ""): void {
   requireElement(`#${input.id}-error`, HTMLElement).textContent = message;
   if (message === "") input.removeAttribute("aria-invalid");
-  else input.setAttribute("aria-invalid", "true");
+  else {
+    input.setAttribute("aria-invalid", "true");
+    input.addEventListener("input", () => showFieldError(input), { once: true });
+  }
 }
