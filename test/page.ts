@@ -107,6 +107,15 @@ export async function signIn(page: Page, body: Readonly<Record<string, string>>)
   await page.reload();
 }
 
+/** The widths of windows that every page fits. */
+export const WIDTHS = [320, 375, 768, 1000, 1280, 1920] as const;
+
+/** Expects that a page needs no sideways scrolling in a window of a width. */
+export async function expectFits(page: Page, width: number): Promise<void> {
+  await page.setViewportSize({ width, height: 700 });
+  expect([width, await page.evaluate("document.documentElement.scrollWidth")]).toEqual([width, width]);
+}
+
 /** Returns the accessibility violations that axe-core finds in a page, one line for each element. */
 export async function accessibilityViolations(
   page: Page,

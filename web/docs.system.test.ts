@@ -4,7 +4,7 @@ import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { run } from "../test/command.ts";
-import { accessibilityViolations, useChromium } from "../test/page.ts";
+import { accessibilityViolations, expectFits, useChromium, WIDTHS } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 
@@ -149,12 +149,8 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
           for (const element of found) element.toggleAttribute("open", open);
         }, isOpen);
         expect(await accessibilityViolations(page)).toEqual([]);
-        for (const width of [320, 375, 768, 1000, 1280, 1920]) {
-          await page.setViewportSize({ width, height: 700 });
-          expect([width, await page.evaluate(() => document.documentElement.scrollWidth)]).toEqual([
-            width,
-            width,
-          ]);
+        for (const width of WIDTHS) {
+          await expectFits(page, width);
           if (width === 320) expect(await accessibilityViolations(page)).toEqual([]);
         }
       }

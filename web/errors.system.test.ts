@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations, useChromium } from "../test/page.ts";
+import { accessibilityViolations, expectFits, useChromium, WIDTHS } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
@@ -16,8 +16,6 @@ function start() {
     network: { onLoopback: true },
   });
 }
-
-const WIDTHS = [320, 375, 768, 1000, 1280, 1920];
 
 describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
   const { open, use } = useChromium();
@@ -40,10 +38,7 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
           await route.fulfill({ status: response.status, body: await response.text(), headers });
         });
         await page.goto(url + path);
-        for (const width of WIDTHS) {
-          await page.setViewportSize({ width, height: 700 });
-          expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-        }
+        for (const width of WIDTHS) await expectFits(page, width);
         const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
         expect(background).toBe(colorScheme === "light" ? "rgb(246, 245, 241)" : "rgb(20, 22, 21)");
         expect(await page.evaluate(() => document.querySelector("img")?.naturalWidth)).toBeGreaterThan(0);

@@ -7,7 +7,14 @@ import { as, basic, mint } from "../test/credentials.ts";
 import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, expectTitles, storedTodos, untilChanges, untilStored } from "../test/todos-page.ts";
+import {
+  add,
+  chooseAction,
+  expectTitles,
+  storedTodos,
+  untilChanges,
+  untilStored,
+} from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
 
@@ -19,28 +26,34 @@ const BOB = { user: "bob", password: "secret" };
 
 const IS_KEPT = "caches.match('/last-list').then(Boolean)";
 
-/** Starts a private service with the users ann and bob. */
+/** Starts a private service where every user has the same password. */
 async function startShared() {
   const store = openMemory();
   await store.insert("mine alone");
-  const checkUser = (user: string, password: string) =>
-    ["ann", "bob"].includes(user) && password === "secret";
-  return startPrivate(store, { credentials: { checkUser } });
+  return startPrivate(store, { credentials: { checkUser: (_user, password) => password === "secret" } });
 }
+
+const untilSignedIn = (page: Page): Promise<void> =>
+  page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
 
 describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   const { open, use } = useChromium(PHONE);
 
+  /** Opens a private service. */
+  async function openService(options: BrowserContextOptions = {}) {
+    const service = use(await startShared());
+    return { service, ...(await open(service.url, options)) };
+  }
+
   /** Opens the list of a private service in a browser that is signed in. */
   async function openAs(person: typeof ANN, options: BrowserContextOptions = {}) {
-    const service = use(await startShared());
-    const { page } = await open(service.url, options);
-    await signIn(page, person);
-    return { page, service };
+    const opened = await openService(options);
+    await signIn(opened.page, person);
+    return opened;
   }
 
   async function openDevices(page: Page): Promise<void> {
-    await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await untilSignedIn(page);
     await page.getByRole("button", { name: "List actions" }).click();
     await page.getByRole("button", { name: "Your devices" }).click();
     await page.locator("#device-list").getByText("This browser").waitFor();
@@ -53,8 +66,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   }
 
   test("signs in by password, adds a device by a link, reads offline, revokes the device and signs out", async () => {
-    const service = use(await startShared());
-    const { page } = await open(service.url);
+    const { page, service } = await openService();
     await page.locator("#secret:focus").waitFor();
     expect(await page.locator("#focus-title").isVisible()).toBe(false);
     expect(await accessibilityViolations(page)).toEqual([]);
@@ -169,7 +181,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await other.setViewportSize({ width: 1000, height: 800 });
     await other.addInitScript(script);
     await other.goto(page.url());
-    await other.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await untilSignedIn(other);
     await expectTitles(other, ["mine alone"]);
     return other;
   }
@@ -215,7 +227,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     const other = await openBeside(page, deaf);
     await signOut(page);
     await signIn(page, BOB);
-    await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await untilSignedIn(page);
     await add(other, "by ann");
     await other.getByText("Changes of another user were not sent: “by ann”.").waitFor();
     await expectTitles(other, ["mine alone"]);
@@ -226,7 +238,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
   test("a window whose cookie becomes that of someone else while it is offline sends nothing", async () => {
     const { page, service } = await openAs(ANN);
     await expectTitles(page, ["mine alone"]);
-    await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await untilSignedIn(page);
     const context = page.context();
     const [own] = await context.cookies();
     const signedIn = await service.sendJson("POST", "/api/session", BOB);
@@ -253,7 +265,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.goto(service.url);
     await signIn(page, ANN);
     await expectTitles(page, ["mine alone"]);
-    await page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
+    await untilSignedIn(page);
     await add(page, "milk");
     await until(async () => (await storedTodos(service.store)).length === 2, "the to-do is stored");
     await expectTitles(page, ["milk", "mine alone"]);
@@ -298,9 +310,58 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.getByText("The link was used, has expired or was revoked.").waitFor();
   });
 
+  test("a page links to the API keys and the API only for a user", async () => {
+    const { page, service } = await openService();
+    const { token } = await mint(service.store.keys, "phone");
+    await page.locator("#secret").waitFor();
+    for (const [body, more] of [
+      [{ token }, []],
+      [ANN, ["API keys", "API"]],
+    ] as const) {
+      await signIn(page, body);
+      await untilSignedIn(page);
+      expect(await page.locator("#menu a").allTextContents()).toEqual([...more]);
+    }
+  });
+
+  test.each(["ann", "bob"] as const)(
+    "a change that was not sent before a rejection is sent for the same user only, when %s signs in",
+    async (user) => {
+      const { page, service } = await openAs(ANN);
+      const { store } = service;
+      await untilSignedIn(page);
+      await expectTitles(page, ["mine alone"]);
+      await page.context().setOffline(true);
+      await page.getByRole("checkbox", { name: "mine alone" }).check();
+      for (const { id } of await store.keys.list()) await store.keys.delete(id);
+      await page.context().setOffline(false);
+      await page.getByText("This browser was signed out.").waitFor();
+      await signIn(page, { ...ANN, user });
+      if (user === "bob")
+        await page.getByText("Changes of another user were not sent: “mine alone”.").waitFor();
+      await expectTitles(page, [user === "ann" ? "(mine alone)" : "mine alone"]);
+      await untilStored(store, [user === "ann" ? "1 (mine alone)" : "1 mine alone"]);
+    },
+  );
+
+  test("an API key of the scope read shows the list without controls that change it", async () => {
+    const { page, service } = await openService();
+    const { token } = await mint(service.store.keys, "phone", { scope: "read" });
+    await signIn(page, { token });
+    await expectTitles(page, ["mine alone"]);
+    await page.getByText("You can read this list, but not change it.").waitFor();
+    expect(await page.getByRole("checkbox", { name: "mine alone" }).isDisabled()).toBe(true);
+    expect(await page.getByRole("button", { name: "Delete: mine alone" }).count()).toBe(0);
+    expect(await page.getByLabel("New to-do").isVisible()).toBe(false);
+    const cursor = "getComputedStyle(document.querySelector('.todo label')).cursor";
+    expect(await page.evaluate(cursor)).toBe("default");
+    expect(await chooseAction(page, "Mark all done")).toBe(false);
+    await service.store.insert("from elsewhere");
+    await expectTitles(page, ["mine alone", "from elsewhere"]);
+  });
+
   test("does not send a form that lacks the password or the user name", async () => {
-    const service = use(await startShared());
-    const { page } = await open(service.url);
+    const { page } = await openService();
     let sent = 0;
     await page.route("**/api/session", (route) => {
       if (route.request().method() === "POST") sent++;
