@@ -108,11 +108,6 @@ export class Actions {
   undo(): boolean {
     const step = this.#history.last;
     if (step === undefined) return false;
-    this.#takeBack(step);
-    return true;
-  }
-
-  #takeBack(step: Step): void {
     if (this.#offered !== undefined) this.#hideMessage(this.#offered);
     const { changed, gone } = this.#history.undo();
     this.#view.render();
@@ -121,7 +116,10 @@ export class Actions {
     const { last: previous, undone } = this.#history;
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
-    else if (undone?.changes === step.changes) this.#offerRedo(undone);
+    else if (undone?.changes === step.changes) {
+      const message = ["Undone: ", ...describeChange(undone)];
+      showTimed("undo", { message, actions: { Redo: () => this.redo() } });
+    }
     if (changed.length + gone.length < step.targets.length)
       announce("Undone: ", ...describeChange(undone ?? step));
     report(
@@ -129,11 +127,7 @@ export class Actions {
       isDeletion(step.kind) ? "deleted elsewhere, so it cannot be restored." : "deleted elsewhere.",
     );
     report(changed, "changed elsewhere, and stays as it is.");
-  }
-
-  #offerRedo(step: Step): void {
-    const message = ["Undone: ", ...describeChange(step)];
-    showTimed("undo", { message, actions: { Redo: () => this.redo() } });
+    return true;
   }
 
   /** Does what was undone last again. Returns whether there is something. */

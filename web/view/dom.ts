@@ -59,8 +59,6 @@ export const createButton = (
   properties: Partial<Omit<HTMLButtonElement, "style">> = {},
 ): HTMLButtonElement => createElement("button", { type: "button", ...properties, onclick }, label);
 
-export const isDialogOpen = (): boolean => document.querySelector("dialog[open]") !== null;
-
 /** Two clicks within this time and distance count as a double click or a double tap. */
 const DOUBLE_CLICK_MS = 500;
 const DOUBLE_CLICK_PX = 24;

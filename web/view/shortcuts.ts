@@ -1,7 +1,7 @@
 import { readSetting, writeSetting } from "../settings.ts";
 import type { Actions } from "./actions.ts";
 import type { Composer } from "./composer.ts";
-import { isDialogOpen, requireElement } from "./dom.ts";
+import { requireElement } from "./dom.ts";
 import { hasKeyboard, onKeyDown, toLetter } from "./keyboard.ts";
 import type { ListView } from "./list.ts";
 
@@ -25,7 +25,7 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
 
   onKeyDown(document, (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey, repeat } = event;
-    if (event.defaultPrevented || isDialogOpen()) return;
+    if (event.defaultPrevented || document.querySelector("dialog[open]") !== null) return;
     const field = textField(event.target);
     const letter = toLetter(event);
     if (letter === "z" && ctrlKey !== metaKey && !altKey) {
