@@ -91,14 +91,20 @@ export async function add(page: Page, title: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
-/** Pastes lines into the field of the new to-do, and confirms them. */
-export async function pasteLines(page: Page, text: string): Promise<void> {
-  await page.evaluate(`{
+/** Pastes lines into the field of the new to-do, without the system's clipboard. */
+export const paste = (page: Page, text: string): Promise<void> =>
+  page.evaluate(`{
     const clipboardData = new DataTransfer();
     clipboardData.setData("text/plain", ${JSON.stringify(text)});
     const paste = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
-    document.querySelector("#title").dispatchEvent(paste);
+    const field = document.querySelector("#title");
+    field.focus();
+    field.dispatchEvent(paste);
   }`);
+
+/** Pastes lines into the field of the new to-do, and confirms them. */
+export async function pasteLines(page: Page, text: string): Promise<void> {
+  await paste(page, text);
   await page.locator("#paste-submit").click();
 }
 

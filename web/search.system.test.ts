@@ -87,10 +87,15 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["(Crème brûlée)", "(CREME)"]);
   });
 
-  test("reports that the search hides a new to-do", async () => {
-    const { page } = await openList(FRUITS, "?q=creme");
+  test.each([
+    ["?show=done", "Added “kiwi” to the open to-dos"],
+    ["?q=creme", "Added “kiwi”. The search does not show it"],
+  ])("says where a new to-do is if %s hides it", async (path, text) => {
+    const { page } = await openList(FRUITS, path);
     await add(page, "kiwi");
-    await page.getByText("Added “kiwi”. The search does not show it.").first().waitFor();
+    const message = page.locator("#undo").getByText(text);
+    await message.waitFor();
+    expect((await message.boundingBox())?.width).toBeGreaterThan(50);
   });
 
   test("has shortcuts, lists them, and has a setting that disables the single-key shortcuts", async () => {

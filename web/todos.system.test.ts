@@ -68,29 +68,6 @@ async function doubleClick(page: Page, target: Locator, untilShown: () => Promis
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { open, openList, use } = useTodosPage();
 
-  test("adds, completes, reopens and deletes to-dos", async () => {
-    const { page, store, service, hosts } = await openList([]);
-    await page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
-    expect(await page.title()).toBe("To-dos");
-    for (const title of ["buy milk", "call home"]) {
-      await page.getByLabel("New to-do").fill(title);
-      await page.getByRole("button", { name: "Add" }).click();
-      await page.getByRole("checkbox", { name: title }).waitFor();
-    }
-    await untilEmpty(page);
-    expect(await page.title()).toBe("2 open · To-dos");
-    await page.getByRole("checkbox", { name: "buy milk" }).check();
-    await expectTitles(page, ["(buy milk)", "call home"]);
-    await page.waitForFunction(() => document.title === "1 open · To-dos");
-    await page.getByRole("checkbox", { name: "buy milk" }).uncheck();
-    await expectTitles(page, ["buy milk", "call home"]);
-    await page.getByRole("button", { name: "Delete: call home" }).click();
-    await expectTitles(page, ["buy milk"]);
-    await dismiss(page);
-    await untilStored(store, ["1 buy milk"]);
-    expect([...hosts]).toEqual([new URL(service.url).host]);
-  });
-
   test("reports a lost connection and reloads the list from a new service", async () => {
     const first = start(await createStore(["first service"]), await freePort());
     const { page } = await open(first.url);
@@ -191,16 +168,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await Bun.sleep(500);
     expect(await storedTodos(store)).toHaveLength(3);
     expect(await field.inputValue()).toBe("unfinished");
-  });
-
-  test("shows where a new to-do is when the current filter hides it", async () => {
-    const { page } = await openList(["one"], "?show=done");
-    await page.getByText("No to-dos are done yet.").waitFor();
-    await add(page, "two");
-    const message = page.locator("#undo").getByText("Added “two” to the open to-dos");
-    await message.waitFor();
-    const box = await message.boundingBox();
-    expect(box?.width).toBeGreaterThan(50);
   });
 
   test("sends a change again until the service answers, and reports no failure", async () => {
@@ -479,8 +446,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("works with the keyboard only", async () => {
-    const { page } = await openList([]);
+    const { page, store, service, hosts } = await openList([]);
     await page.getByText("Nothing here yet. Add your first to-do above.").waitFor();
+    expect(await page.title()).toBe("To-dos");
     // Another announcement may replace one before the test reads it.
     const announced: string[] = [];
     await page.exposeFunction("onAnnouncement", (text: string) => announced.push(text));
@@ -511,6 +479,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(outline).toBe("solid 2px");
     await press(page, "ArrowDown", "Space");
     await expectTitles(page, ["one", "three", "(two)"]);
+    await untilStored(store, ["1 one", "2 (two)", "3 three"]);
     expect(await focusedName(page)).toBe("three");
     await press(page, "ArrowDown", "ArrowDown");
     for (const modifier of ["Control", "Alt", "Meta"]) {
@@ -534,6 +503,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       () => announced.includes("Deleted “one”. Press Ctrl+Z to undo."),
       "the deletion is announced",
     );
+    expect([...hosts]).toEqual([new URL(service.url).host]);
   });
 
   test("takes the text that the share sheet sends into the field", async () => {
