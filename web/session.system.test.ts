@@ -273,7 +273,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
 
   test("a sign-in behind a proxy with a login names the header that the proxy must remove", async () => {
     const service = use(await startShared());
-    const login = basic("proxy", "secret");
+    const login = basic("proxy", "of the proxy");
     const proxy = Bun.serve({
       hostname: "127.0.0.1",
       port: 0,
@@ -288,7 +288,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     });
     use({ [Symbol.asyncDispose]: () => proxy.stop(true) });
     const { page } = await open(`http://127.0.0.1:${proxy.port}`, {
-      httpCredentials: { username: "proxy", password: "secret" },
+      httpCredentials: { username: "proxy", password: "of the proxy" },
     });
     await page.getByText("Use a user name and a password").click();
     await page.getByLabel("User name").fill("ann");
