@@ -145,7 +145,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
 
   test("opens at its URL, also after the browser has closed all windows of the page", async () => {
     const port = await freePort();
-    const service = startOn(port, { store: await createStore(["one"]) });
+    const store = await createStore(["one"]);
+    const service = startOn(port, { store });
     const window = await open(service.url);
     await untilKept(window.page, ["one"]);
     const context = window.page.context();
@@ -155,6 +156,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     await page.goto(`${service.url}/?q=on`);
     await expectTitles(page, ["one"]);
     await page.getByText(/^Offline, list from/).waitFor();
+    const again = startOn(port, { store });
+    // The list has not changed since.
+    await page.locator("#notice:empty").waitFor({ state: "attached" });
+    await again[Symbol.asyncDispose]();
     // Other pages have no copy.
     const failure = await page.goto(`${service.url}/docs`).catch((error) => error);
     expect(String(failure)).toContain("ERR_CONNECTION_REFUSED");
@@ -293,6 +298,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     use(startOn(Number(new URL(service.url).port), { store: await createStore(["four"]) }));
     await page.goto(service.url);
     await expectTitles(page, ["four"]);
+  });
+
+  test("is loaded again if no event stream can continue it, so that changes are sent", async () => {
+    const store = await createStore(["one"]);
+    const service = use(startOn(await freePort(), { store }));
+    const { page } = await openKept(service.url, ["one"]);
+    await page.route("**/api/events*", (route) => route.abort());
+    await page.reload();
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)"]);
   });
 
   test("does not handle requests for the API and for other pages in the service worker", async () => {

@@ -21,7 +21,7 @@ import { describeConnection } from "./view/notice.ts";
 import { installShortcuts } from "./view/shortcuts.ts";
 import { announce, showToast } from "./view/toasts.ts";
 
-/** Without any answer after this time, the page shows the last list that the browser kept. */
+/** The page requests the list after this time, although the browser has not yet returned the one that it kept. */
 const LAST_LIST_DELAY_MS = 500;
 /** Shortest interval between two announcements of changes made elsewhere. */
 const ANNOUNCE_INTERVAL_MS = 3000;
@@ -90,7 +90,6 @@ function renderNotice(): void {
 
 function onSlow(isSlow: boolean): void {
   if (isSlow !== connection.value.isWaiting) connection.set({ isWaiting: isSlow });
-  if (isSlow) showLastList();
 }
 
 function onDelay(sendError?: TodoApiError): void {
@@ -155,6 +154,7 @@ function reportMissing(todos: readonly Todo[]): void {
 }
 
 function onConnected(): void {
+  state.lastList = undefined;
   connection.set({ stream: "connected", isPolling: false, error: undefined, isWaiting: false });
   offlineCopy.onConnected();
 }
@@ -162,16 +162,15 @@ function onConnected(): void {
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
   if (error instanceof TodoApiError && error.code === "unexpected_answer") offlineCopy.onForeignAnswer();
-  showLastList();
   if (!state.isLoaded) view.showFailure(errorMessage(error));
   connection.onDisconnected(error);
 }
 
 /** Shows the list that the browser kept, until the service answers. */
-function showLastList(): void {
-  if (kept === undefined || state.isLoaded || session.isEnded) return;
-  state.lastList = kept;
-  state.confirmed = kept.todos;
+function showLastList(list: LastList | undefined): void {
+  if (list === undefined || state.isLoaded || session.isEnded) return;
+  state.lastList = list;
+  state.confirmed = list.todos;
   renderNotice();
   view.render();
   composer.takeSharedText();
@@ -205,16 +204,10 @@ addEventListener("pagehide", () => {
 });
 addEventListener("pageshow", () => outbox.reload());
 
-let kept: LastList | undefined;
-const reading = readLastList().then((list) => {
-  kept = list;
-});
-// A slow phone needs longer to read the list, and a browser with a damaged profile never answers.
-const delayed = delay(LAST_LIST_DELAY_MS, undefined);
-Promise.all([delayed, reading]).then(() => {
-  if (state.confirmed.length === 0) showLastList();
-});
-await Promise.race([reading, delayed]);
+const reading = readLastList();
+reading.then(showLastList);
+// A slow phone needs longer, and a browser with a damaged profile never answers.
+const kept = await Promise.race([reading, delay(LAST_LIST_DELAY_MS, undefined).then(() => undefined)]);
 
 api
   .follow({

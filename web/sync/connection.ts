@@ -56,7 +56,7 @@ export const isBrowserRejected = ({ code }: TodoApiError): boolean =>
 export type ListState = Omit<LiveList, "todos"> & { readonly todos: readonly Todo[] };
 
 export interface FollowOptions {
-  /** The complete list that the browser kept. It is not shown before the service says what has changed since. */
+  /** The complete list that the browser kept, until the service says what has changed since. */
   readonly from?: Snapshot | undefined;
   readonly onState: (state: ListState) => void;
   /** The effects of the user's changes, which leave with a new list. */
@@ -161,14 +161,14 @@ export class PageApi extends TodoApiCore {
   async #poll(list: ListState, signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
     await delay(FIRST_POLL_MS, signal);
     for (; !signal.aborted; await delay(POLL_MS, signal)) {
-      const isConnected = list.status === "connected";
       const isSilent = performance.now() - this.#deliveredAt > SILENT_MS;
-      if (this.#from === undefined || (isConnected && !isSilent)) continue;
+      if (this.#from === undefined || (list.status === "connected" && !isSilent)) continue;
       try {
         const { position } = await this.list({ limit: 1 }, { signal });
-        const isChanged = position !== this.#from?.position;
-        this.#isPolling ||= isChanged || !isConnected;
-        if (isChanged) this.reload();
+        // Without a stream, the list that the browser kept stays unconfirmed.
+        const isOutdated = !this.#isFresh || position !== this.#from?.position;
+        this.#isPolling ||= isOutdated || list.status !== "connected";
+        if (isOutdated) this.reload();
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
@@ -196,11 +196,7 @@ export class PageApi extends TodoApiCore {
     call: CallOptions & { readonly since: string },
     { onTooManyWindows }: FollowOptions,
   ): AsyncGenerator<TodoEvent, void, undefined> {
-    const release = await acquireStreamSlot(signal, () => {
-      onTooManyWindows();
-      // Without a stream, only a new list is current.
-      if (!this.#isFresh) this.reload();
-    });
+    const release = await acquireStreamSlot(signal, onTooManyWindows);
     try {
       yield* readEvents(this.#openStream, call);
     } finally {

@@ -46,10 +46,11 @@ test.each<[string, Partial<Connection>, number, string]>([
   expect(describeConnection({ ...connected, ...change }, unsent)).toBe(text);
 });
 
-test("the notice names the list that the browser kept, also while the service may still answer", () => {
-  expect(describeConnection({ ...connected, stream: "connecting" }, 0, lastList)).toMatch(
+test("the notice names the list that the browser kept, unless the service may still answer", () => {
+  expect(describeConnection({ ...connected, stream: "lost" }, 0, lastList)).toMatch(
     /^Offline, the newest 1 of 2 to-dos from \d.*\. Changes made elsewhere will appear later\.$/,
   );
+  expect(describeConnection({ ...connected, stream: "connecting" }, 0, lastList)).toBe("");
 });
 
 test("the notice says that too many windows show the list", () => {

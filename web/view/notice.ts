@@ -6,7 +6,7 @@ import { formatCount, formatTime } from "./messages.ts";
 /** Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does. */
 export function describeConnection(connection: Connection, unsent: number, lastList?: LastList): string {
   const { stream, error, sendError } = connection;
-  if (isOffline(connection) || lastList !== undefined) {
+  if (isOffline(connection)) {
     const isBusy = [sendError, error].some(
       (one) => one instanceof TodoApiError && one.retryAfter !== undefined,
     );
