@@ -2,13 +2,16 @@ import { describe, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { startBalancer, startCaddy, startHaproxy, startNginx } from "../deploy/topology.ts";
+import { IDLE_SECONDS } from "../src/http/limits.ts";
 import { TodoApi } from "../src/sdk/client.ts";
 import { type Command, run, runTodo } from "./command.ts";
+import { freePort } from "./free-port.ts";
 import { fuzz } from "./fuzzer.ts";
 import { startNameServer } from "./name-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
+import { postTodo, sendJson } from "./served-todos.ts";
 import { skipFor } from "./skip.ts";
-import { follow } from "./sse.ts";
+import { follow, soon } from "./sse.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
@@ -16,6 +19,7 @@ const SEED = 20_261_122;
 const MUTANTS = 2_000;
 const CLIENTS = 4;
 const MIN_RESPONSES = 100;
+const MIN_WHILE_RESTARTING = 3000;
 /** The number of connections that the system accepts for a Bun server that does not accept any itself. */
 const BACKLOG = 513;
 /** More than a proxy needs to notice a silent replica, and less than the 60 seconds that nginx waits by default. */
@@ -71,7 +75,7 @@ async function behindComposeNginx(stack: AsyncDisposableStack, startThird = star
   const others = [startReplica(stack, hosts[1], port), startThird(stack, hosts[2], port)] as const;
   const replicas: Site["replicas"] = [first, ...(await Promise.all(others))];
   const nameServer = await startNameServer(stack, hosts);
-  const site = await readFile(new URL("../deploy/nginx-compose.conf", import.meta.url), "utf8");
+  const site = await readDeploy("nginx-compose.conf");
   const url = await startNginx(stack, "http", (listening) =>
     site
       .replace("listen 80;", `listen 127.0.0.1:${listening};`)
@@ -83,13 +87,8 @@ async function behindComposeNginx(stack: AsyncDisposableStack, startThird = star
 
 /** Sends a GET in even turns and a POST in odd ones, and returns the status of the response. */
 async function statusOfNext(url: string, turn: number): Promise<number> {
-  const post = {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ title: `${turn}` }),
-  };
-  const signal = AbortSignal.timeout(PATIENCE_MS);
-  const response = await fetch(`${url}/api/todos`, { signal, ...(turn % 2 === 0 ? {} : post) });
+  const answer = turn % 2 === 0 ? fetch(`${url}/api/todos?limit=1`) : postTodo(url, `${turn}`);
+  const response = await soon(answer, () => `the response of ${url}`, PATIENCE_MS);
   await response.arrayBuffer();
   return response.status;
 }
@@ -225,11 +224,7 @@ test.skipIf(skipFor(whyNoNginx))(
     );
     const url = `${proxy}/below`;
     expect(await statusOfNext(url, 1)).toBe(201);
-    const post = await fetch(`${url}/api/todos`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: '{"title":"second"}',
-    });
+    const post = await postTodo(url, "second");
     const created = new URL(post.headers.get("location") ?? "", post.url);
     expect(await (await fetch(created)).json()).toMatchObject({ title: "second" });
 
@@ -245,11 +240,7 @@ test.skipIf(skipFor(whyNoNginx))(
     expect((await fetch(`${url}/api/todos`, { headers })).status).toBe(304);
     for (const from of [{ since: etag }, { since: `${position}-gzip` }, { lastEventId: etag }]) {
       await using events = await follow(url, from);
-      await fetch(created, {
-        method: "PATCH",
-        headers: { "Content-Type": "application/json" },
-        body: `{"done":${from.since === etag}}`,
-      });
+      await sendJson(url, "PATCH /api/todos/2", { done: from.since === etag });
       expect((await events.take(1)).at(0)?.type).toBe("updated");
     }
 
@@ -304,6 +295,60 @@ test.skipIf(skipFor(whyMissing("haproxy")))(
     expect(failures).toEqual([]);
   },
 );
+
+const readDeploy = (name: string): Promise<string> =>
+  readFile(new URL(`../deploy/${name}`, import.meta.url), "utf8");
+
+/** Returns the delay that the unit of the replicas sets. */
+async function stopDelay(): Promise<string> {
+  const delay = /^Environment=TODO_STOP_DELAY=(\d+)$/m.exec(await readDeploy("todo-service@.service"))?.[1];
+  if (delay === undefined) throw new Error("the unit sets no TODO_STOP_DELAY");
+  return delay;
+}
+
+test("nginx.conf closes an idle connection before a replica closes it, also one that stops", async () => {
+  const seconds = Number(/^\s*keepalive_timeout (\d+)s;$/m.exec(await readDeploy("nginx.conf"))?.[1]);
+  expect(seconds).toBeLessThan(Number(await stopDelay()));
+  // The runtime closes an idle connection up to two seconds early.
+  expect(seconds).toBeLessThan(IDLE_SECONDS - 2);
+});
+
+describe.each([
+  ["nginx", whyNoNginx, startBalancer],
+  ["Caddy", whyNoCaddy, startCaddy],
+  ["haproxy", whyMissing("haproxy"), startHaproxy],
+] as const)("behind %s", (_name, whyNot, startProxy) => {
+  test.skipIf(skipFor(whyNot))("no request fails while each of three replicas restarts", async () => {
+    await using stack = new AsyncDisposableStack();
+    const delay = { TODO_STOP_DELAY: await stopDelay() };
+    const start = async (port: number): Promise<Command> => {
+      const replica = stack.use(runTodo(["serve", "--port", String(port)], delay));
+      await replica.url;
+      return replica;
+    };
+    const ports = await Promise.all([freePort(), freePort(), freePort()]);
+    const replicas = await Promise.all(ports.map(start));
+    const url = await startProxy(stack, await Promise.all(replicas.map((replica) => replica.url)));
+    const statuses: unknown[] = [];
+    let isOver = false;
+    const clients = Array.from({ length: 4 * CLIENTS }, async () => {
+      while (!isOver) {
+        statuses.push(await statusOfNext(url, statuses.length).catch((error: Error) => error.message));
+        // So that the load stays small.
+        await Bun.sleep(20);
+      }
+    });
+    for (const [index, replica] of replicas.entries()) {
+      replica.kill("SIGTERM");
+      expect(await replica.exited).toBe(0);
+      await start(ports[index] ?? 0);
+    }
+    await until(() => statuses.length >= MIN_WHILE_RESTARTING, "enough requests are sent");
+    isOver = true;
+    await Promise.all(clients);
+    expect(new Set(statuses)).toEqual(new Set([200, 201]));
+  });
+});
 
 /** Starts a server that answers each GET, and closes the connection of any other request. Returns its URL. */
 async function startClosingReplica(stack: AsyncDisposableStack): Promise<string> {

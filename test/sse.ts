@@ -5,52 +5,37 @@ export interface SseEvent {
   readonly data: string;
 }
 
-/**
- * Parses an event stream (WHATWG HTML §9.2.6) from chunks of any size. Stricter than an EventSource:
- * throws for invalid UTF-8, for an unknown field, and for an event without an id or a type. Like Firefox and WebKit, it
- * ignores the id of an event without data.
- */
+/** Parses the service's event streams from chunks of any size. Throws for anything but its comments and complete events. */
 export class SseParser {
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #text = "";
-  #fields = new Map<string, string>();
+  #event = "";
   /** The number of comments so far. */
   comments = 0;
 
   /** Takes the next bytes. Returns the events that they complete. */
   take(bytes: Uint8Array): SseEvent[] {
-    this.#text += this.#decoder.decode(bytes, { stream: true });
-    // A carriage return at the end may be the first half of a line break.
-    const lines = this.#text.split(/\r\n|\n|\r(?!$)/);
+    const lines = (this.#text + this.#decoder.decode(bytes, { stream: true })).split("\n");
     this.#text = lines.pop() ?? "";
     return lines.flatMap((line) => this.#line(line));
   }
 
   /** Throws unless the stream ended between two events. */
   end(): void {
-    if (this.#text !== "" || this.#fields.size > 0) throw new Error("the stream ends inside an event");
+    if (this.#text !== "" || this.#event !== "") throw new Error("the stream ends inside an event");
   }
 
   #line(line: string): SseEvent[] {
-    if (line === "") return this.#dispatch();
-    const [, name = "", value = ""] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
-    if (name === "") {
+    if (line.startsWith(":")) {
       this.comments++;
       return [];
     }
-    if (!["id", "event", "data"].includes(name) || value.includes("\0"))
-      throw new Error(`unknown field: ${JSON.stringify(line)}`);
-    if (this.#fields.has(name)) throw new Error(`${name} is there twice`);
-    this.#fields.set(name, value);
-    return [];
-  }
-
-  #dispatch(): SseEvent[] {
-    const fields = this.#fields;
-    this.#fields = new Map();
-    const [id, type, data] = ["id", "event", "data"].map((name) => fields.get(name));
-    if (data === undefined) return [];
-    if (!id || !type) throw new Error(`an event without id or type: ${data}`);
+    this.#event += `${line}\n`;
+    if (line !== "") return [];
+    const [, id, type, data] = /^id: (\S+)\nevent: (\w+)\ndata: (.*)\n\n$/.exec(this.#event) ?? [];
+    if (id === undefined || type === undefined || data === undefined)
+      throw new Error(`not an event of the service: ${JSON.stringify(this.#event)}`);
+    this.#event = "";
     return [{ id, type, data }];
   }
 }
@@ -97,12 +82,9 @@ export async function follow(url: string, options: FollowOptions = {}): Promise<
 }
 
 /** Waits for a promise. Rejects with what it waited for if that takes too long. */
-async function soon<T>(coming: Promise<T>, what: () => string): Promise<T> {
+export async function soon<T>(coming: Promise<T>, what: () => string, ms = PATIENCE_MS): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new Error(`waited ${PATIENCE_MS / 1000} s for ${what()}`)),
-    PATIENCE_MS,
-  );
+  const timer = setTimeout(() => late.reject(new Error(`waited ${ms / 1000} s for ${what()}`)), ms);
   try {
     return await Promise.race([coming, late.promise]);
   } finally {
