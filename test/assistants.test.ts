@@ -1,14 +1,13 @@
 import { describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { createMcpEndpoint } from "../src/mcp/http.ts";
+import { readPage } from "./docs.ts";
 import { mcpSender, startStdioClient } from "./mcp-client.ts";
 import { startService } from "./service.ts";
 
 const BIN = fileURLToPath(new URL("../bin", import.meta.url));
-const page = readFileSync(new URL("../docs/how-to/assistants.md", import.meta.url), "utf8");
-const blocks = (language: string): string[] =>
-  [...page.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))].map(([, text = ""]) => text);
+const page = readPage("docs/how-to/assistants.md");
+const blocks = page.blocks.filter(({ language }) => language === "json");
 
 interface Entry {
   readonly type?: string;
@@ -20,7 +19,7 @@ interface Entry {
 }
 
 /** The server in each JSON block of the page. */
-const entries = blocks("json").flatMap((text) => {
+const entries = blocks.flatMap(({ text }) => {
   const { mcpServers, servers = mcpServers }: Record<string, Record<string, Entry>> = JSON.parse(text);
   return Object.values(servers ?? {});
 });
@@ -36,7 +35,7 @@ const filled = (values: Readonly<Record<string, string>>, url: string): Record<s
 
 describe("docs/how-to/assistants.md", () => {
   test("has valid JSON for every assistant, over stdio and over HTTP", () => {
-    expect(entries).toHaveLength(blocks("json").length);
+    expect(entries).toHaveLength(blocks.length);
     expect(entries.filter(({ command }) => command !== undefined)).toHaveLength(2);
     expect(entries.filter(({ url }) => url !== undefined)).toHaveLength(1);
   });
@@ -64,7 +63,7 @@ describe("docs/how-to/assistants.md", () => {
     await using service = startService({ mcp: createMcpEndpoint({ version: "1" }) });
     const response = await mcpSender("2025-11-25", `${service.url}/mcp`)("tools/list");
     const { result }: { result: { tools: { name: string }[] } } = JSON.parse(await response.text());
-    const documented = [...page.matchAll(/^\| `(\w+)` \|.*\|.*\|$/gm)].map(([, name]) => name);
+    const documented = [...page.text.matchAll(/^\| `(\w+)` \|.*\|.*\|$/gm)].map(([, name]) => name);
     expect(documented).toEqual(result.tools.map(({ name }) => name));
   });
 });

@@ -8,7 +8,7 @@ import { createFixedUserCheck } from "../src/credential/user.ts";
 import { TodoApi, TodoApiCore } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { ROOT, run } from "./command.ts";
-import { readPages } from "./docs.ts";
+import { type Page, readPage, readPages } from "./docs.ts";
 import { startService } from "./service.ts";
 
 // Below the project's root, so that the compiler finds its types.
@@ -35,26 +35,19 @@ const CLIENT_PACKAGE = "todo-service-client";
 const CLIENT_SOURCE = join(ROOT, "src/sdk/client.ts");
 
 /** Returns the TypeScript of the pages about the client. */
-function clientExamples(): readonly Example[] {
-  return CLIENT_PAGES.flatMap((file) =>
-    [...readFileSync(join(ROOT, file), "utf8").matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => ({
-      file,
-      code,
-    })),
-  );
-}
+const clientExamples = (): readonly Example[] => typescriptOf(CLIENT_PAGES.map(readPage));
 
 /** Returns the TypeScript of the README and of all other pages of docs/. */
-function pageExamples(): readonly Example[] {
-  return readPages()
-    .filter(({ path }) => !CLIENT_PAGES.includes(path))
-    .flatMap(({ path, blocks }) =>
-      // test/web-app.system.test.ts checks those that import packages from the registry.
-      blocks
-        .filter(({ language, text }) => language === "ts" && !/ from "vite/.test(text))
-        .map(({ text }) => ({ file: path, code: text })),
-    );
-}
+const pageExamples = (): readonly Example[] =>
+  // test/web-app.system.test.ts checks those that import packages from the registry.
+  typescriptOf(readPages().filter(({ path }) => !CLIENT_PAGES.includes(path))).filter(
+    ({ code }) => !/ from "vite/.test(code),
+  );
+
+const typescriptOf = (pages: readonly Page[]): readonly Example[] =>
+  pages.flatMap(({ path, blocks }) =>
+    blocks.flatMap(({ language, text }) => (language === "ts" ? [{ file: path, code: text }] : [])),
+  );
 
 /** Returns the source file of each entry point of the package. */
 function sources(): Readonly<Record<string, readonly string[]>> {

@@ -7,6 +7,7 @@ import { skipFor } from "./skip.ts";
 import { eachEvent } from "./store.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
 
 const folder = temporaryFolder();
 
@@ -67,10 +68,10 @@ describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection t
          WHERE datname = '${url.pathname.slice(1)}'`,
       );
     let sessions = await ask();
-    while (!sessions.some(({ listens }) => listens)) {
-      await Bun.sleep(10);
+    await until(async () => {
       sessions = await ask();
-    }
+      return sessions.some(({ listens }) => listens);
+    }, "a session listens");
     expect(sessions.length).toBeGreaterThan(1);
     expect(sessions.filter(({ ssl }) => ssl !== isEncrypted)).toEqual([]);
     leaving.abort();

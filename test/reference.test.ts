@@ -15,9 +15,12 @@ import { MAX_TITLE_LENGTH, MAX_TODO_ID, STORE_OPERATIONS } from "../src/todo.ts"
 import { MAX_DURATION_MS } from "../src/validation.ts";
 import { certificateIn } from "./certificate.ts";
 import { ROOT, run, runTodo } from "./command.ts";
+import { basic } from "./credentials.ts";
+import { isCommand, type Page, readPage } from "./docs.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
 import { scrape, serve } from "./metrics-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
+import { sendJson } from "./served-todos.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -178,20 +181,14 @@ test("the reference lists the log lines of a running server with their fields", 
   const args = ["--private", "--access-log", "--clients-file", clients];
   await using server = runTodo(["serve", "--port", "0", ...args], admin);
   const url = await server.url;
-  const headers = {
-    Authorization: `Basic ${btoa("admin:secret words")}`,
-    "Content-Type": "application/json",
-  };
-  const send = async (line: string, body?: string) => {
-    const [method = "", path = ""] = line.split(" ");
-    const init = { method, headers, ...(body !== undefined && { body }) };
-    return JSON.parse((await (await fetch(url + path, init)).text()) || "{}");
-  };
-  await send("POST /api/todos", '{"title":"x"}');
-  await send("PATCH /api/todos/1", '{"done":true}');
-  await send("POST /api/todos", '{"title":""}');
-  const { id } = await send("POST /admin/keys", '{"name":"ci"}');
-  await send("POST /admin/keys", '{"name":"ci"}');
+  const headers = { Authorization: basic("admin", "secret words") };
+  const send = async (line: string, body?: object) =>
+    JSON.parse((await (await sendJson(url, line, body, headers)).text()) || "{}");
+  await send("POST /api/todos", { title: "x" });
+  await send("PATCH /api/todos/1", { done: true });
+  await send("POST /api/todos", { title: "" });
+  const { id } = await send("POST /admin/keys", { name: "ci" });
+  await send("POST /admin/keys", { name: "ci" });
   const successor = await send(`POST /admin/keys/${id}/rotate`);
   await send(`DELETE /admin/keys/${successor.id}`);
   const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -270,33 +267,23 @@ test("a request with several problems gets the error that the contract lists fir
   ];
   for (const [code, line, problems, body = large] of steps)
     expect([line, await codeOf(line, problems, body)]).toEqual([line, code]);
-  const basic = { Authorization: `Basic ${btoa("admin:secret")}` };
+  const admin = { Authorization: basic("admin", "secret") };
   expect([
     await codeOf("PUT /admin/unknown", SITE),
-    await codeOf("PUT /admin/unknown", { ...SITE, ...basic }),
-    await codeOf("PUT /admin/keys", { ...SITE, ...basic }),
-    await codeOf("DELETE /admin/keys/unknown", { ...SITE, ...basic }),
-    await codeOf("DELETE /admin/keys/unknown", basic),
+    await codeOf("PUT /admin/unknown", { ...SITE, ...admin }),
+    await codeOf("PUT /admin/keys", { ...SITE, ...admin }),
+    await codeOf("DELETE /admin/keys/unknown", { ...SITE, ...admin }),
+    await codeOf("DELETE /admin/keys/unknown", admin),
   ]).toEqual(["unauthorized", "route_not_found", "method_not_allowed", "cross_site_write", "key_not_found"]);
 });
 
-interface Example {
-  readonly command: string;
-  readonly output: string;
-}
-
-/** Returns the shell blocks of a page that send requests, each with the block below it. */
-function examplesIn(page: string): Example[] {
-  const blocks = [...page.matchAll(/^```(\w*)\n(.*?)^```/gms)].map(([, language = "", text = ""]) => ({
-    language,
-    text,
-  }));
-  return blocks.flatMap(({ language, text }, index) =>
-    language === "sh" && text.includes("curl")
-      ? [{ command: text, output: blocks[index + 1]?.text ?? "" }]
+/** The shell blocks of a page that send requests, each with the block below it. */
+const examplesIn = ({ blocks }: Page) =>
+  blocks.flatMap((block, index) =>
+    isCommand(block) && block.text.includes("curl")
+      ? [{ command: block.text, output: blocks[index + 1]?.text ?? "" }]
       : [],
   );
-}
 
 /** Replaces what differs between two servers: random values, times and the port. */
 const masked = (text: string): string =>
@@ -316,7 +303,7 @@ test.skipIf(skipFor(whyMissing("curl")))(
     await using server = runTodo(["serve", "--port", "0"], admin);
     const url = await server.url;
     const token = { shown: "", actual: "" };
-    const examples = examplesIn(read("http-api.md"));
+    const examples = examplesIn(readPage("docs/reference/http-api.md"));
     expect(examples.length).toBeGreaterThan(8);
     for (const { command, output } of examples) {
       const script = command
