@@ -81,82 +81,64 @@ const insert = (text: string, at: number, more: string): string => text.slice(0,
 
 type Mutation = (text: string, random: Random) => string;
 
+const placeIn = (random: Random, text: string): number => random.below(text.length);
+const afterLine = (text: string, header: string): string =>
+  insert(text, text.indexOf("\r\n") + 2, `${header}\r\n`);
+
 /** Mutations that break the message framing, so that the listener's parser rejects many of the requests. */
-const WILD: readonly Mutation[] = [
-  function flipBit(text, random) {
-    const at = random.below(text.length);
+const WILD: Readonly<Record<string, Mutation>> = {
+  flipBit: (text, random) => {
+    const at = placeIn(random, text);
     const flipped = String.fromCharCode(text.charCodeAt(at) ^ (1 << random.below(8)));
     return text.slice(0, at) + flipped + text.slice(at + 1);
   },
-  function cutOut(text, random) {
-    const at = random.below(text.length);
+  cutOut: (text, random) => {
+    const at = placeIn(random, text);
     return text.slice(0, at) + text.slice(at + 1 + random.below(20));
   },
-  function cutOff(text, random) {
-    return text.slice(0, random.below(text.length));
-  },
-  function sayTwice(text, random) {
-    const at = random.below(text.length);
+  cutOff: (text, random) => text.slice(0, placeIn(random, text)),
+  sayTwice: (text, random) => {
+    const at = placeIn(random, text);
     return insert(text, at, text.slice(at, at + 1 + random.below(200)));
   },
-  function insertBit(text, random) {
-    return insert(text, random.below(text.length + 1), random.pick(BITS));
-  },
-  function insertBytes(text, random) {
+  insertBit: (text, random) => insert(text, random.below(text.length + 1), random.pick(BITS)),
+  insertBytes: (text, random) => {
     const bytes = Array.from({ length: 1 + random.below(8) }, () => String.fromCharCode(random.below(256)));
     return insert(text, random.below(text.length + 1), bytes.join(""));
   },
-  function insertLongToken(text, random) {
-    return insert(
-      text,
-      random.below(text.length + 1),
-      random.pick(["x", "/", "%41", "["]).repeat(random.below(9000)),
-    );
+  insertLongToken: (text, random) => {
+    const at = random.below(text.length + 1);
+    return insert(text, at, random.pick(["x", "/", "%41", "["]).repeat(random.below(9000)));
   },
-  function addFrame(text, random) {
-    return insert(text, text.indexOf("\r\n") + 2, `${random.pick(FRAMES)}\r\n`);
-  },
-  function swapLength(text, random) {
-    return text.replace(/(content-length: ?)\d+/i, (_, name) => name + random.pick(LENGTHS));
-  },
-  function swapChunkLength(text, random) {
-    return text.replace(
-      /\r\n[0-9a-f]+\r\n/i,
-      () => `\r\n${random.pick(["0", "-1", "fffffffff", "g", ""])}\r\n`,
-    );
-  },
-  function swapVersion(text, random) {
-    return text.replace("HTTP/1.1", () => random.pick(["HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.9", ""]));
-  },
-  function crossOver(text, random) {
+  addFrame: (text, random) => afterLine(text, random.pick(FRAMES)),
+  swapLength: (text, random) =>
+    text.replace(/(content-length: ?)\d+/i, (_, name) => name + random.pick(LENGTHS)),
+  swapChunkLength: (text, random) =>
+    text.replace(/(?<=\r\n)[0-9a-f]+(?=\r\n)/i, () => random.pick(["0", "-1", "fffffffff", "g", ""])),
+  swapVersion: (text, random) =>
+    text.replace("HTTP/1.1", () => random.pick(["HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/1.9", ""])),
+  crossOver: (text, random) => {
     const other = random.pick(random.below(2) === 0 ? READS : WRITES);
-    return text.slice(0, random.below(text.length)) + other.slice(random.below(other.length));
+    return text.slice(0, placeIn(random, text)) + other.slice(placeIn(random, other));
   },
-  function follow(text, random) {
-    return text.replace("Connection: close", "Connection: keep-alive") + random.pick(WRITES);
-  },
-];
+  follow: (text, random) => text.replace("Connection: close", "Connection: keep-alive") + random.pick(WRITES),
+};
 
 /** Mutations that keep the message framing valid, so that requests reach the handlers. */
-const TAME: readonly Mutation[] = [
-  function shuffleHeaders(text, random) {
+const TAME: Readonly<Record<string, Mutation>> = {
+  shuffleHeaders: (text, random) => {
     const [head = "", ...rest] = text.split("\r\n\r\n");
     const [line = "", ...headers] = head.split("\r\n");
-    const shuffled = headers.map((header) => [random.below(1000), header] as const).sort(([a], [b]) => a - b);
-    return [[line, ...shuffled.map(([, header]) => header)].join("\r\n"), ...rest].join("\r\n\r\n");
+    return [[line, ...random.shuffle(headers)].join("\r\n"), ...rest].join("\r\n\r\n");
   },
-  function addHeader(text, random) {
-    return insert(text, text.indexOf("\r\n") + 2, `${random.pick(HEADERS)}\r\n`);
+  addHeader: (text, random) => afterLine(text, random.pick(HEADERS)),
+  swapMethod: (text, random) => text.replace(/^\S*/, () => random.pick(METHODS)),
+  changeTarget: (text, random) => {
+    const start = text.indexOf("/");
+    const length = Math.max(1, text.indexOf(" HTTP/") - start + 1);
+    return insert(text, start + random.below(length), random.pick(TARGETS));
   },
-  function swapMethod(text, random) {
-    return text.replace(/^\S*/, () => random.pick(METHODS));
-  },
-  function changeTarget(text, random) {
-    const end = text.indexOf(" HTTP/");
-    const at = text.indexOf("/") + random.below(Math.max(1, end - text.indexOf("/") + 1));
-    return insert(text, at, random.pick(TARGETS));
-  },
-  function changeBody(text, random) {
+  changeBody: (text, random) => {
     const [head = "", ...bodies] = text.split("\r\n\r\n");
     let body = random.below(2) === 0 ? random.pick(BODIES) : bodies.join("");
     for (let left = random.below(3); left > 0; left--)
@@ -164,7 +146,7 @@ const TAME: readonly Mutation[] = [
     const headers = head.replace(/\r\n(?:content-length|transfer-encoding):[^\r]*/gi, "");
     return `${headers}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
   },
-];
+};
 
 /** Every request that mutations start from. */
 export const VALID_REQUESTS: readonly string[] = [...READS, ...WRITES];
@@ -179,10 +161,10 @@ interface Mutant {
 function mutant(seed: number): Mutant {
   const random = new Random(seed);
   const isWhole = random.below(2) === 0;
-  const mutations = isWhole ? TAME : WILD;
+  const mutations = Object.values(isWhole ? TAME : WILD);
   let bytes = random.pick(random.below(2) === 0 ? READS : WRITES);
   for (let left = random.below(5); left >= 0; left--) {
-    bytes = mutations[random.below(mutations.length)]?.(bytes, random) || "\r\n";
+    bytes = random.pick(mutations)(bytes, random) || "\r\n";
   }
   return { bytes, isWhole };
 }
