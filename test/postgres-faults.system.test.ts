@@ -280,14 +280,10 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
     const kept = await store.position();
     await store.insert("b");
     const last = await store.position();
-    await postgres.stop("in order");
-    await postgres.copyData();
-    await postgres.start();
+    const putBack = await postgres.copyData();
     await retried(() => store.insert("lost"));
     const lost = await store.position();
-    await postgres.stop("in order");
-    await postgres.putDataBack();
-    await postgres.start();
+    await putBack();
 
     expect(await retried(titles)).toEqual(["a", "b"]);
     expect(await store.position()).toEqual(last);

@@ -46,10 +46,8 @@ export interface Postgres extends Databases {
   stop(how: "in order" | "at once"): Promise<void>;
   /** Starts the server again with its data, if it is stopped. */
   start(): Promise<void>;
-  /** Copies the data of the stopped server, in place of an earlier copy. */
-  copyData(): Promise<void>;
-  /** Puts the last copy in place of the data of the stopped server. */
-  putDataBack(): Promise<void>;
+  /** Restarts the server, and copies its data in between. Returns a function that restarts it with the copy. */
+  copyData(): Promise<() => Promise<void>>;
   /**
    * Makes a standby, without which it acknowledges nothing from then on; it is restarted for that.
    * @param port that of a server which is stopped for good; a free one without it
@@ -188,18 +186,16 @@ class Server implements Postgres {
     await running?.process.end(how === "in order" ? "INT" : "QUIT");
   }
 
-  async copyData(): Promise<void> {
-    await this.#replaceFolder(`${this.#data}-copy`, this.#data);
-  }
-
-  async putDataBack(): Promise<void> {
-    await this.#replaceFolder(this.#data, `${this.#data}-copy`);
-  }
-
-  async #replaceFolder(folder: string, source: string): Promise<void> {
-    if (this.#running !== undefined) throw new Error("the server runs");
-    await rm(folder, { recursive: true, force: true });
-    await runAs(this.#home, "cp", ["-R", source, folder]);
+  async copyData(): Promise<() => Promise<void>> {
+    const restartWith = async (folder: string, source: string): Promise<void> => {
+      await this.stop("in order");
+      await rm(folder, { recursive: true, force: true });
+      await runAs(this.#home, "cp", ["-R", source, folder]);
+      await this.start();
+    };
+    const copy = `${this.#data}-copy`;
+    await restartWith(copy, this.#data);
+    return () => restartWith(this.#data, copy);
   }
 
   async standby(port?: number): Promise<Postgres> {
