@@ -4,7 +4,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { launchBrowser } from "./chromium.ts";
 
 /** A page in a window with its own profile. */
-export interface Window extends AsyncDisposable {
+export interface Window {
   readonly page: Page;
   /** Errors of the page: on the console, exceptions, and violations of its content security policy. A test removes those that it expects. */
   readonly faults: string[];
@@ -33,39 +33,9 @@ export const SHOW_ALL = `try {
   localStorage["todo-service.order"] ??= "oldest";
 } catch {}`;
 
-/** Opens a page without motions. Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones first. */
-export async function openWindow(
-  browser: Browser,
-  url: string,
-  options: BrowserContextOptions = {},
-  settings = SHOW_ALL,
-): Promise<Window> {
-  // With a service worker, Playwright would not see all requests of the page. offline.system.test.ts allows it.
-  const context = await browser.newContext({
-    viewport: { width: 1000, height: 800 },
-    serviceWorkers: "block",
-    reducedMotion: "reduce",
-    ...options,
-  });
-  // Shorter than the timeout of the test.
-  context.setDefaultTimeout(60_000);
-  await context.addInitScript(KEEP_STATUS);
-  await context.addInitScript(settings);
-  const page = await context.newPage();
-  const faults: string[] = [];
-  const hosts = new Set<string>();
-  page.on("console", (message) => {
-    const isFault = message.type() === "error" || message.type() === "warning";
-    if (isFault && !IGNORED.test(message.text())) faults.push(message.text());
-  });
-  page.on("pageerror", (error) => faults.push(String(error)));
-  page.on("request", (request) => hosts.add(new URL(request.url()).host));
-  await page.goto(url);
-  return { page, faults, hosts, [Symbol.asyncDispose]: () => context.close() };
-}
-
 /**
- * Starts Chromium for the tests of a suite. After each test, closes the windows that it opened and what it used, and expects that
+ * Starts Chromium for the tests of a suite. Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones
+ * first. After each test, closes the windows that it opened and what it used, and expects that
  * the pages had no faults.
  */
 export function useChromium(defaults: BrowserContextOptions = {}, settings = SHOW_ALL) {
@@ -76,23 +46,45 @@ export function useChromium(defaults: BrowserContextOptions = {}, settings = SHO
   afterAll(() => browser?.close());
 
   let used = new AsyncDisposableStack();
-  let windows: Window[] = [];
+  let faults: string[] = [];
   afterEach(async () => {
-    const faults = windows.flatMap((window) => window.faults);
-    windows = [];
+    const found = [...faults];
+    faults = [];
     await used.disposeAsync();
     used = new AsyncDisposableStack();
-    expect(faults).toEqual([]);
+    expect(found).toEqual([]);
   });
 
   return {
     /** Closes something after the test, such as a service. */
     use: <T extends AsyncDisposable>(resource: T): T => used.use(resource),
-    /** Opens a page in a window with its own profile. */
+    /** Opens a page in a window with its own profile, and without motions. */
     open: async (url: string, options: BrowserContextOptions = {}): Promise<Window> => {
-      const window = used.use(await openWindow(browser, url, { ...defaults, ...options }, settings));
-      windows.push(window);
-      return window;
+      // With a service worker, Playwright would not see all requests of the page. offline.system.test.ts allows it.
+      const context = await browser.newContext({
+        viewport: { width: 1000, height: 800 },
+        serviceWorkers: "block",
+        reducedMotion: "reduce",
+        ...defaults,
+        ...options,
+      });
+      used.defer(() => context.close());
+      // Shorter than the timeout of the test.
+      context.setDefaultTimeout(60_000);
+      await context.addInitScript(KEEP_STATUS);
+      await context.addInitScript(settings);
+      const page = await context.newPage();
+      // What the page reports while it closes counts for no test.
+      const reported = faults;
+      const hosts = new Set<string>();
+      page.on("console", (message) => {
+        const isFault = message.type() === "error" || message.type() === "warning";
+        if (isFault && !IGNORED.test(message.text())) reported.push(message.text());
+      });
+      page.on("pageerror", (error) => reported.push(String(error)));
+      page.on("request", (request) => hosts.add(new URL(request.url()).host));
+      await page.goto(url);
+      return { page, faults: reported, hosts };
     },
   };
 }

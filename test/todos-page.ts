@@ -69,16 +69,12 @@ const loadedTitles = (page: Page): Promise<string[]> =>
     throw error;
   });
 
-/** Returns titles in the order of the page, which shows done to-dos last. */
-export const doneLast = (titles: readonly string[]): string[] => [
-  ...titles.filter((title) => !title.startsWith("(")),
-  ...titles.filter((title) => title.startsWith("(")),
-];
+const isDone = (title: string): number => Number(title.startsWith("("));
 
 /** Waits until the page shows exactly these titles, the done ones last. */
 export async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
   const deadline = performance.now() + PATIENCE_MS;
-  const expected = doneLast(titles);
+  const expected = titles.toSorted((a, b) => isDone(a) - isDone(b));
   while (JSON.stringify(await loadedTitles(page)) !== JSON.stringify(expected)) {
     if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual(expected);
     await Bun.sleep(10);
