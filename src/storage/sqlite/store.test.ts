@@ -222,13 +222,6 @@ test("a start whose first check of the files fails does not check them again", a
   expect(timers).not.toHaveBeenCalled();
 });
 
-test("a start says that it creates a store", async () => {
-  const path = newPath();
-  let created = 0;
-  for (let i = 0; i < 2; i++) await (await openSqlite(path, { onCreated: () => created++ })).close();
-  expect(created).toBe(1);
-});
-
 test("a path of the greatest length can be served, backed up and restored", async () => {
   const own = mkdtempSync(join(folder, "long-"));
   const deep = join(own, "x".repeat(150), "x".repeat(150));
@@ -261,14 +254,19 @@ test("a store whose memory misses a batch that is on disk is not ready, and has 
   await again.close();
 });
 
-test("a start reports that it has loaded all to-dos", async () => {
+test("a start says that it creates a store, or that it has loaded all to-dos", async () => {
   const path = newPath();
-  const store = await openSqlite(path);
+  const reports: unknown[] = [];
+  const options = {
+    onCreated: () => reports.push("created"),
+    onProgress: (...report: readonly unknown[]) => reports.push(report),
+  };
+  const store = await openSqlite(path, options);
+  expect(reports).toEqual(["created"]);
   for (const title of ["a", "b", "c"]) await store.insert(title);
   await store.close();
-  const reports: unknown[] = [];
-  await (await openSqlite(path, { onProgress: (...report) => reports.push(report) })).close();
-  expect(reports.at(-1)).toEqual(["loading", 3, 3]);
+  await (await openSqlite(path, options)).close();
+  expect(reports).toEqual(["created", ["loading", 3, 3]]);
 });
 
 test("the usage of the files is that of their last check, because a scrape must not wait for the disk", async () => {
@@ -318,37 +316,6 @@ test("a clock that jumps forward and back removes two idempotency keys per new k
   await insertAll(["later"]);
   now -= 3_600_000 * 24 * 365;
   expect((await insertAll(keys)).slice(2)).toEqual(ids.slice(2));
-});
-
-test("a file limits idempotency keys across restarts", async () => {
-  const path = newPath();
-  let evicted = 0;
-  const options = {
-    maxTodos: 5,
-    onIdempotencyKeysEvicted: (count: number) => {
-      evicted += count;
-    },
-  };
-  const insertAll = async (keys: readonly string[]): Promise<TodoId[]> => {
-    const store = await openSqlite(path, options);
-    const ids: TodoId[] = [];
-    for (const key of keys) {
-      const { id } = await store.insert("x", key);
-      await store.delete(id);
-      ids.push(id);
-    }
-    await store.close();
-    return ids;
-  };
-  await insertAll(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
-  // Each eviction reaches the file with the batch after it.
-  const database = new Database(path);
-  expect(database.query("SELECT id FROM idempotency_records ORDER BY id").values().flat()).toEqual([
-    6, 7, 8, 9, 10,
-  ]);
-  database.close();
-  expect([await insertAll(["h", "i", "j", "g", "f"]), evicted]).toEqual([[8n, 9n, 10n, 7n, 6n], 5]);
-  expect([await insertAll(["a", "g", "f", "h"]), evicted]).toEqual([[11n, 7n, 12n, 8n], 7]);
 });
 
 test("an evicted idempotency key leaves the file although the batch after it fails", async () => {
