@@ -43,19 +43,24 @@ test("a new API key deletes the expired keys that exceed the limit", async () =>
   expect(await keys.find(hashToken("0"))).toBeUndefined();
 });
 
-test("an expired idempotency key makes room without an eviction", async () => {
+test("expired idempotency keys make room without an eviction, also after one of them is used again", async () => {
   let now = 0;
   let evicted = 0;
   const onIdempotencyKeysEvicted = (count: number): void => {
     evicted += count;
   };
-  const store = openMemory({ maxTodos: 1, now: () => now, onIdempotencyKeysEvicted });
-  for (const key of ["first", "second"]) {
-    const { id } = await store.insert("a", key);
+  const store = openMemory({ maxTodos: 3, now: () => now, onIdempotencyKeysEvicted });
+  const use = async (key: string): Promise<TodoId> => {
+    const { id } = await store.insert("x", key);
     await store.delete(id);
-    now += 24 * 3_600_000;
-  }
+    return id;
+  };
+  for (const key of "abc") await use(key);
+  now += 24 * 3_600_000;
+  for (const key of "ade") await use(key);
   expect(evicted).toBe(0);
+  // The new key takes the place of the oldest one.
+  expect([await use("f"), await use("d"), evicted]).toEqual([7n, 5n, 1]);
 });
 
 test("a clock that jumps forward and back removes two idempotency keys per new key at most", async () => {
