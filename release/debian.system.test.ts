@@ -44,7 +44,7 @@ const START = `
  * @param packages the folder that the system sees as /packages
  */
 async function bootSystemd(below: string, packages: string): Promise<System> {
-  const root = await buildDebian("bookworm", "systemd,systemd-sysv,dbus,procps,curl", below);
+  const root = await buildDebian("bookworm", "systemd,systemd-sysv,dbus,procps,curl,openssl", below);
   const group = `todo-systemd-${process.pid}`;
   const system = await System.start(
     ["bash", "-ec", START, root, packages, group],
@@ -89,8 +89,11 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
   /** Runs the commands of a page as root in the folder of the packages. Returns what they print. */
   const page = (name: string, part: string): Promise<string> =>
     system.shell(commandsOf(name, part).replaceAll("BACKUP", "mine"), { folder: "/packages" });
-  const request = (path: string, options = ""): Promise<string> =>
-    system.shell(`curl -sS -H 'Authorization: Bearer ${token}' ${options} http://127.0.0.1:3000${path}`);
+  /** Sends a request as the proxy of the tutorial does, with the token of the phone or another one. */
+  const request = (path: string, options = "", bearer = token): Promise<string> =>
+    system.shell(
+      `curl -sS -H 'X-Forwarded-Proto: https' --oauth2-bearer '${bearer}' ${options} http://127.0.0.1:3000${path}`,
+    );
   const list = (): Promise<string> => request("/api/todos");
   const property = (name: string, unit = "todo-service"): Promise<string> =>
     system.output(["systemctl", "show", "--property", name, "--value", unit]);
@@ -106,14 +109,18 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
     step("starts nothing until it is enabled", async () => {
       await system.shell(`apt install ./${OLD}`, { folder: "/packages" });
       expect(await property("ActiveState")).toBe("inactive");
-      await system.shell("todo users add admin", { input: "correct horse\n" });
-      await system.shell("systemctl enable --now todo-service");
-      await untilReady();
-      token = await system.shell("todo keys create phone");
+      const commands = ["TODO_ALLOWED_HOSTS", "todo users add", "enable --now"].map((part) =>
+        commandsOf(SERVER, part),
+      );
+      const shown = await system.shell(commands.join(""));
+      const [, password = "", phone = ""] =
+        /^password of admin: (.+)\ntoken of phone: (.+)$/m.exec(shown) ?? [];
+      expect(shown).toEndWith("ready");
+      token = phone;
       await request("/api/todos", `--json '{"title":"milk"}'`);
       expect(await list()).toBe(LIST);
-      const login = "curl -sS -u 'admin:correct horse' -H 'Host: localhost' http://127.0.0.1:3000/admin/";
-      expect(await system.shell(login)).toBe("Hello, admin!");
+      const login = Buffer.from(`admin:${password}`).toString("base64");
+      expect(await request("/admin/", `-H 'Authorization: Basic ${login}'`)).toBe("Hello, admin!");
       const journal = await system.shell("journalctl --output=cat --unit=todo-service");
       expect(journal).toContain('"msg":"listening"');
     });
@@ -210,10 +217,7 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
 
     step("revokes a key", async () => {
       const ben = await system.shell("todo keys create ben");
-      const status = (): Promise<string> =>
-        system.shell(
-          `curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ${ben}' http://127.0.0.1:3000/api/todos`,
-        );
+      const status = (): Promise<string> => request("/api/todos", "-o /dev/null -w '%{http_code}'", ben);
       expect(await status()).toBe("200");
       await page(SERVER, "todo keys revoke ben");
       await until(async () => (await status()) === "401", "the key is revoked");
