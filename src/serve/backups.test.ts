@@ -7,6 +7,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -144,13 +145,15 @@ describe("scheduled backups", () => {
     const { backups, schedule, finished, nameIn, lines, metric } = await newStore();
     writeFileSync(join(backups, nameIn(2025)), "");
     symlinkSync(join(backups, "missing"), join(backups, nameIn(2024)));
-    writeFileSync(join(backups, nameIn(2099)), "x");
+    for (const year of [2023, 2099]) writeFileSync(join(backups, nameIn(year)), "x");
+    utimesSync(join(backups, nameIn(2023)), 4e9, 4e9);
     schedule(DAY, 9);
     await finished(1);
     const reasons = lines.flatMap(({ message, fields }) =>
       message === "backup not counted" ? [fields.reason] : [],
     );
     expect(reasons).toEqual([
+      `${nameIn(2023)} is dated in the future: check the clock`,
       `${nameIn(2024)}: no such file or folder`,
       `${nameIn(2025)} is empty`,
       `${nameIn(2099)} is dated in the future: check the clock`,
