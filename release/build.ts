@@ -101,7 +101,7 @@ function packPackages(): void {
 
 /**
  * Writes what `docker build` needs, in one file: `docker build -f deploy/Containerfile - < FILE`. Contains the files of git that
- * .dockerignore names, with local changes.
+ * .dockerignore names, as committed.
  */
 function writeContext(path: string): void {
   const sent = output(ROOT, "git", "show", "HEAD:.dockerignore").match(/(?<=^!).+$/gm) ?? [];

@@ -189,7 +189,8 @@ export const SETTINGS = {
       flag: "--basic-failures <n>",
       default: String(DEFAULT_ACCESS.basicFailures),
       parse: wholeNumber(0, Number.MAX_SAFE_INTEGER),
-      description: "failed logins in a row, per user and address, before a 429 response; 0 for no limit",
+      description:
+        "failed logins in a row, per user and address, before a 429 response; checks under way count, too; 0 for no limit",
     },
     allowBasicOverHttp: onOff(
       "--allow-basic-over-http",

@@ -44,6 +44,8 @@ export class NdjsonReader {
   readonly idempotencyRecords = new Map<string, IdempotencyRecord>();
   /** The number of to-dos parsed so far. */
   count = 0;
+  /** What no two lines may have, after its name. */
+  readonly #unique = new Set<string>();
   #header: Header | undefined;
   #line = 0;
   #greatestId: TodoId = 0n;
@@ -124,6 +126,7 @@ export class NdjsonReader {
     else if (apiKey !== undefined && this.#header?.keys !== undefined) this.#addKey(parseKey(value));
     else if (idempotencyRecord !== undefined && this.#header?.idempotencyRecords !== undefined) {
       const record = parseRecord(value, this.#header.lastId);
+      this.#assertNew("keyHash", record.keyHash);
       this.idempotencyRecords.set(record.keyHash, record);
     } else return [this.#parseTodo(value)];
     return [];
@@ -147,8 +150,16 @@ export class NdjsonReader {
   }
 
   #addKey(key: StoredKey): void {
+    this.#assertNew("id", key.id);
+    this.#assertNew("tokenHash", Buffer.from(key.tokenHash).toString("hex"));
     if (key.parent?.kind === "key" && !this.keys.has(key.parent.id)) this.orphans++;
     else this.keys.set(key.id, key);
+  }
+
+  #assertNew(name: string, value: string): void {
+    const member = `${name} ${value}`;
+    if (this.#unique.has(member)) throw new InvalidLineError(`an earlier line has the same ${name}`);
+    this.#unique.add(member);
   }
 
   #parseTodo(value: Json): Todo {
@@ -249,11 +260,10 @@ const count = (object: Json, name: string, max = Number.MAX_SAFE_INTEGER): numbe
 const countIfAny = (object: Json, name: string, max?: number) =>
   object[name] !== undefined && { [name]: count(object, name, max) };
 
-/** A line that repeats the id of an API key, or an idempotency key, is not counted. */
 function assertComplete(what: string, expected: number, found: number): void {
   if (expected === found) return;
   throw new InvalidFileError(
-    `the file is incomplete, or repeats a line: the header says ${expected} ${what}, but it has ${found}`,
+    `the file is incomplete: the header says ${expected} ${what}, but it has ${found}`,
   );
 }
 

@@ -38,7 +38,7 @@ const line = (id: number | bigint, title = "x", done = false): string =>
 const lines = (...all: readonly string[]): string => all.map((one) => `${one}\n`).join("");
 const lost = (n: number, name: string): string => `line ${n}: has "${name}", which would be lost`;
 const incomplete = (said: number, what: string, found: number): string =>
-  `the file is incomplete, or repeats a line: the header says ${said} ${what}, but it has ${found}`;
+  `the file is incomplete: the header says ${said} ${what}, but it has ${found}`;
 const tooLong = (n: number): string => `line ${n}: is longer than 65536 bytes`;
 /** The rule of a time. */
 const TIME = "must be a whole number from 0 to 8640000000000000";
@@ -171,9 +171,12 @@ describe("NdjsonReader", () => {
       expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey(other)))).toContainEqual(latest);
     });
 
-    test("rejects a second API key with the same id", () => {
-      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, tokenHash: hashToken("b") }));
-      expect(() => keysIn(text)).toThrow(incomplete(2, "API keys", 1));
+    test.each([
+      ["id", { tokenHash: hashToken("b") }],
+      ["tokenHash", { id: "b2" }],
+    ])("rejects a second API key with the same %s", (name, other) => {
+      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...other }));
+      expect(() => keysIn(text)).toThrow(`line 4: an earlier line has the same ${name}`);
     });
 
     test("rejects a file with too few API keys", () => {
@@ -222,7 +225,7 @@ describe("NdjsonReader", () => {
     });
 
     test("rejects a second record of the same idempotency key", () => {
-      expect(() => recordsIn(valid, valid)).toThrow(incomplete(2, "idempotency records", 1));
+      expect(() => recordsIn(valid, valid)).toThrow("line 4: an earlier line has the same keyHash");
     });
 
     test("rejects a missing record and an undeclared record", () => {

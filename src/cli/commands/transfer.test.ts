@@ -161,7 +161,7 @@ describe("todo import", () => {
   test("does not leave a new store after a failure", async () => {
     const path = newPath();
     expect(await refusal(["import", ...on(path)], header(9, 2) + line(1))).toBe(
-      "the file is incomplete, or repeats a line: the header says 2 to-dos, but it has 1",
+      "the file is incomplete: the header says 2 to-dos, but it has 1",
     );
     expect(await refusal(["import", ...on(path)])).toBe("the file has no to-dos");
     expect(await refusal(["import", newPath(), ...on(path)])).toEndWith(": no such file or folder");

@@ -265,14 +265,19 @@ export const exportTodos: Operation<"export"> = (path, write, { keys, damaged, .
       }
     };
     const read = (): ExportContents => {
-      const intact = attempt("left out what is damaged", () => rows.readContents(database, () => {}));
-      const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
-      if (counters !== undefined) attempt("the store may lack changes", compareMark);
+      const readIntact = database.transaction(() => {
+        if (damaged === "skip") rows.assertStructure(database);
+        return rows.readContents(database, () => {});
+      });
+      const intact = attempt("left out what is damaged", () => readIntact.deferred());
       const table = intact?.table ?? new Table();
       const found = intact === undefined ? rows.readIntactTodos(database) : [];
       for (const [id, json] of found) table.append(id, json);
       const stored = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
       const records = attempt("no idempotency key is exported", () => rows.readRecords(database).records);
+      // Last, because a server may add to-dos meanwhile, and no id may be greater than the header's.
+      const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
+      if (counters !== undefined) attempt("the store may lack changes", compareMark);
       return {
         lastId: counters?.last_id ?? found.at(-1)?.[0] ?? 0n,
         count: table.count,

@@ -318,6 +318,22 @@ test("a clock that jumps forward and back removes two idempotency keys per new k
   expect((await insertAll(keys)).slice(2)).toEqual(ids.slice(2));
 });
 
+test("an idempotency key that is used again after a day outlives the deletion of its old record", async () => {
+  const path = newPath();
+  let now = Date.now();
+  const store = await openSqlite(path, { now: () => now });
+  await store.insert("x", "again");
+  now += 3_600_000 * 25;
+  // The first write is a batch of its own, and the others are one.
+  const titles = [["first"], ["x", "other"], ["x", "again"]] as const;
+  const answers = await Promise.all(titles.map(([title, key]) => store.insert(title, key)));
+  await store.insert("last");
+  await store.close();
+  const restarted = await openSqlite(path, { now: () => now });
+  expect(await restarted.insert("x", "again")).toMatchObject({ id: answers[2]?.id });
+  await restarted.close();
+});
+
 test("an evicted idempotency key leaves the file although the batch after it fails", async () => {
   const path = newPath();
   const store = await openSqlite(path, { maxTodos: 2 });

@@ -320,7 +320,9 @@ class SqliteStore extends LocalStore implements Store {
     const started = performance.now();
     const { sequence: startSequence } = this.state.position;
     const lines = events.map(encodeEvent).join("\n");
-    const commit = { startSequence, epoch: this.#epoch, events: lines, removed: this.#removed, records };
+    // The key of a removed record may have been used again.
+    const removed = this.#removed.filter((keyHash) => this.state.findRecord(keyHash) === undefined);
+    const commit = { startSequence, epoch: this.#epoch, events: lines, removed, records };
     await this.#write({ name: "commit", arguments: [commit] });
     this.#removed = [];
     batch.applyToState();
