@@ -334,6 +334,19 @@ describe("the unsent changes", () => {
     expect(maxPending).toBe(4);
   });
 
+  test("a clearing keeps what someone reopens also when the page closes", async () => {
+    const { page, store } = await open(["one", "two"]);
+    for (const id of [1n, 2n]) await store.setDone(id, true);
+    await page.untilShown("(one)", "(two)");
+    page.change("cleared", "one", "two");
+    await store.setDone(1n, false);
+    await page.untilShown("one");
+    page.close();
+    await untilStored(store, ["1 one"]);
+    expect(page.writes).toEqual(["DELETE /api/todos/2"]);
+    expect(new Outbox().changes.flatMap(({ targets }) => targets.map(({ id }) => id))).not.toContain("1");
+  });
+
   test("are taken back by an undo: nothing is sent when the page closes", async () => {
     const { page } = await open(["one"]);
     page.change("deleted", "one");

@@ -123,10 +123,7 @@ export class Sender {
       // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
     }
-    if (change.kind === "cleared") {
-      const reopened = state.findReopened(change);
-      if (reopened.length > 0) return outbox.drop(change, reopened);
-    }
+    if (this.#dropReopened(change).length > 0) return;
     await this.#settleSent(change, position, signal);
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
@@ -140,6 +137,14 @@ export class Sender {
       this.#requested.delete(change.key);
       if (rejections.length > 0) onRejected(change, rejections);
     }
+  }
+
+  /** Drops the targets of a clearing that someone has reopened, and returns them. */
+  #dropReopened(change: Change): readonly Target[] {
+    const { outbox, state } = this.#options;
+    const reopened = change.kind === "cleared" ? state.findReopened(change) : [];
+    if (reopened.length > 0) outbox.drop(change, reopened);
+    return reopened;
   }
 
   /**
@@ -235,7 +240,10 @@ export class Sender {
     const { outbox, state } = this.#options;
     const isUnknown = ({ key, sent }: Change): boolean => sent !== undefined && !this.#requested.has(key);
     const unknown = edits.toKeys(outbox.changes.filter(isUnknown));
-    const sending = outbox.releaseBeforeClosing(state.position);
+    const sending = outbox.releaseBeforeClosing(state.position).map((change) => {
+      const reopened = this.#dropReopened(change);
+      return { ...change, targets: change.targets.filter((target) => !reopened.includes(target)) };
+    });
     const last = new Map(sending.flatMap((change) => change.targets.map(({ id }) => [id, change])));
     // If the page stays after all, the outbox reports failures.
     for (const change of sending)
