@@ -63,6 +63,32 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     },
   );
 
+  test("does not repeat a tick without an answer that someone has undone, once the event stream delivers again", async () => {
+    const { page, store } = await openList(["one"]);
+    await page.clock.install();
+    await page.route("**/api/events*", (route) => route.abort());
+    await page.reload();
+    await expectTitles(page, ["one"]);
+    await page.clock.runFor(5000);
+    await page.getByText("Something between").waitFor();
+    let ticks = 0;
+    await page.route("**/api/todos/1", async (route) => {
+      ticks++;
+      await route.fetch();
+      if (ticks > 1) await route.continue();
+    });
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)"]);
+    await store.setDone(1n, false);
+    await page.unroute("**/api/events*");
+    await until(async () => {
+      await page.clock.fastForward(1000);
+      return (await page.evaluate(() => Object.keys(localStorage).join())).includes("change.") === false;
+    }, "the tick is settled");
+    await untilStored(store, ["1 one"]);
+    expect(ticks).toBe(1);
+  });
+
   test("changes no to-do of another list that has the same id, although no event says that the list is new", async () => {
     const port = await freePort();
     const service = start(await createStore(["one"]), port);

@@ -79,8 +79,8 @@ export class PageApi extends TodoApiCore {
   #from: Snapshot | undefined;
   /** The current connection. */
   #controller = new AbortController();
-  /** Requests succeed although no event stream delivers. */
-  #isPolling = false;
+  /** Requests succeed although the event stream is not connected, or is connected and silent. */
+  #polling: "disconnected" | "silent" | undefined;
   /** When an event stream delivered last, as `performance.now()` says. */
   #deliveredAt = performance.now();
   /** The service has confirmed the list in the current connection. */
@@ -113,7 +113,7 @@ export class PageApi extends TodoApiCore {
   /** Returns the changes after a position until another one, or none if they cannot be read. */
   async changesBetween(since: string, until: string, signal: AbortSignal): Promise<readonly TodoEvent[]> {
     const events: TodoEvent[] = [];
-    if (!(lead(until, since) > 0) || this.#isPolling) return events;
+    if (!(lead(until, since) > 0) || this.#polling !== undefined) return events;
     for await (const event of readEvents(this.transport.send, { since, signal })) {
       if (event.type === "disconnected") throw event.error;
       if (event.type === "resync") return [];
@@ -143,6 +143,7 @@ export class PageApi extends TodoApiCore {
       const isReconnected = status === "connected" && last !== "connected";
       last = status;
       this.#isFresh ||= isReconnected;
+      if (isReconnected && this.#polling === "disconnected") this.#polling = undefined;
       options.onState(this.#isFresh ? list : { ...list, position: undefined });
       if (position === undefined || !this.#isFresh) return;
       this.#from = { todos, position };
@@ -159,22 +160,28 @@ export class PageApi extends TodoApiCore {
 
   /** Asks for the position while no event stream delivers, and loads the list again when it has changed. */
   async #poll(list: ListState, signal: AbortSignal, { onPolled }: FollowOptions): Promise<void> {
+    let hasFailed = false;
     await delay(FIRST_POLL_MS, signal);
     for (; !signal.aborted; await delay(POLL_MS, signal)) {
       const isSilent = performance.now() - this.#deliveredAt > SILENT_MS;
-      if (this.#from === undefined || (list.status === "connected" && !isSilent)) continue;
+      // After a failure, only a request that succeeds shows that requests arrive.
+      const isNecessary = list.status !== "connected" || isSilent || hasFailed;
+      if (this.#from === undefined || !isNecessary) continue;
       try {
         const { position } = await this.list({ limit: 1 }, { signal });
         // Without a stream, the list that the browser kept stays unconfirmed.
         const isOutdated = !this.#isFresh || position !== this.#from?.position;
-        this.#isPolling ||= isOutdated || list.status !== "connected";
+        hasFailed = false;
+        if (list.status !== "connected") this.#polling ??= "disconnected";
+        else if (isOutdated && isSilent) this.#polling = "silent";
         if (isOutdated) this.reload();
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
-        this.#isPolling = false;
+        hasFailed = true;
+        this.#polling = undefined;
       }
-      onPolled(this.#isPolling);
+      onPolled(this.#polling !== undefined);
     }
   }
 
@@ -215,7 +222,7 @@ export class PageApi extends TodoApiCore {
     for await (const piece of pieces) {
       if (!isFirst) {
         this.#deliveredAt = performance.now();
-        this.#isPolling = false;
+        this.#polling = undefined;
       }
       isFirst = false;
       yield piece;
