@@ -219,6 +219,17 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     expect(await other.locator(".toast").filter({ visible: true }).count()).toBe(0);
   });
 
+  test("text from the share sheet waits for a sign-in that has become necessary", async () => {
+    const { page, service } = await openAs(ANN);
+    await until(async () => (await page.evaluate(IS_KEPT)) === true, "the list is kept");
+    await page.context().clearCookies();
+    await page.goto(`${service.url}/?text=soup`);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await signIn(page, ANN);
+    await page.locator(".todo").waitFor();
+    await until(async () => (await page.locator("#title").inputValue()) === "soup", "the field has the text");
+  });
+
   test("a window that misses a sign-out sends nothing as the next person, and reports its changes", async () => {
     const { page, service } = await openAs(ANN);
     // As if this window was frozen meanwhile.

@@ -136,11 +136,11 @@ function onList(todos: readonly Todo[], position: string): void {
   if (isChanged && state.lastList === undefined && state.confirmed.length > 0) announceSoon();
   state.setList(todos, position);
   if (state.needsList) api.reload();
+  composer.takeSharedText();
   if (!isChanged) return;
   state.lastList = undefined;
   offlineCopy.onChanged();
   view.scheduleRender();
-  composer.takeSharedText();
 }
 
 /** Says how many to-dos are gone because the service has another list than before. */
@@ -162,18 +162,20 @@ function onConnected(): void {
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
   if (error instanceof TodoApiError && error.code === "unexpected_answer") offlineCopy.onForeignAnswer();
-  if (!state.isLoaded) view.showFailure(errorMessage(error));
+  // Not before an answer or a failure: a sign-in may be necessary, and then needs the text in the address.
+  if (state.isLoaded) composer.takeSharedText();
+  else view.showFailure(errorMessage(error));
   connection.onDisconnected(error);
 }
 
 /** Shows the list that the browser kept, until the service answers. */
 function showLastList(list: LastList | undefined): void {
-  if (list === undefined || state.isLoaded || session.isEnded) return;
+  const isLate = state.isLoaded || state.confirmed.length > 0;
+  if (list === undefined || isLate || session.isEnded) return;
   state.lastList = list;
   state.confirmed = list.todos;
   renderNotice();
   view.render();
-  composer.takeSharedText();
 }
 
 let announcementTimer: ReturnType<typeof setTimeout> | undefined;
