@@ -336,6 +336,29 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one"]);
   });
 
+  test("covers the button of the menu with the field while it scrolls, and the messages while the menu is open", async () => {
+    const { page } = await openList(numbered(60), "", { viewport: { width: 390, height: 844 } });
+    const menuButton = page.getByRole("button", { name: "List actions" });
+    const field = await page.locator(".composer").boundingBox();
+    const bounds = await menuButton.boundingBox();
+    await page.evaluate((y) => scrollTo({ top: y }), (bounds?.y ?? 0) - (field?.height ?? 0) / 2 + 10);
+    const isOnTop = (element: Element): boolean => {
+      const { left, top, width, height } = element.getBoundingClientRect();
+      return document.elementFromPoint(left + width / 2, top + height / 2)?.closest(`#${element.id}`) !== null;
+    };
+    expect(await page.$eval("#show-menu", isOnTop)).toBe(false);
+    await page.evaluate(() => scrollTo({ top: 0 }));
+    await page.getByRole("checkbox", { name: "to-do 1", exact: true }).check();
+    const undo = page.getByRole("button", { name: "Undo" });
+    await undo.waitFor();
+    await menuButton.click();
+    expect(await page.$eval("#undo", isOnTop)).toBe(false);
+    expect(await page.$eval("#show-menu", isOnTop)).toBe(true);
+    await undo.click({ force: true });
+    expect(await page.locator("#menu").isVisible()).toBe(false);
+    expect(await page.getByRole("checkbox", { name: "to-do 1", exact: true }).isChecked()).toBe(true);
+  });
+
   test("shows an invalid title with a border and an outline of the color of errors", async () => {
     const { page } = await openList([]);
     await page.locator("#title").press("Enter");
