@@ -344,7 +344,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.evaluate((y) => scrollTo({ top: y }), (bounds?.y ?? 0) - (field?.height ?? 0) / 2 + 10);
     const isOnTop = (element: Element): boolean => {
       const { left, top, width, height } = element.getBoundingClientRect();
-      return document.elementFromPoint(left + width / 2, top + height / 2)?.closest(`#${element.id}`) !== null;
+      return (
+        document.elementFromPoint(left + width / 2, top + height / 2)?.closest(`#${element.id}`) !== null
+      );
     };
     expect(await page.$eval("#show-menu", isOnTop)).toBe(false);
     await page.evaluate(() => scrollTo({ top: 0 }));
