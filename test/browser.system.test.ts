@@ -200,6 +200,18 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     });
   });
 
+  test("an EventSource of a listed origin gets its position", async () => {
+    await using site = startSite();
+    await using service = await startGuarded({ network: { corsOrigins: [site.at("app.example")] } });
+    const page = await open(site.at("app.example"));
+    const opened = await page.evaluate(`new Promise((resolve, reject) => {
+      const source = new EventSource("${service.url}/api/events");
+      source.addEventListener("position", ({ lastEventId }) => resolve(lastEventId !== ""));
+      source.onerror = () => reject(new Error("rejected"));
+    })`);
+    expect(opened).toBe(true);
+  });
+
   describe("while the browser is signed in to a private service", () => {
     /** Starts a private service and signs in: with the form's request, or where that needs HTTPS, with the browser's dialog. */
     async function startSignedIn(host: string, kind: "user" | "token") {

@@ -40,6 +40,17 @@ test("an Idempotency-Key repeats the response and creates no second to-do", asyn
   expect((await store.position()).sequence).toBe(4);
 });
 
+const LONG_KEY = "k".repeat(254);
+test.each([
+  ["case", "Key", "key"],
+  ["the last of 255 characters", `${LONG_KEY}1`, `${LONG_KEY}2`],
+])("Idempotency-Keys that differ in %s are different, and so are titles", async (_what, one, other) => {
+  await using service = startService();
+  expect((await whole(await post(service, "a", one)))[1]).toBe("todos/1");
+  expect((await whole(await post(service, "a", other)))[1]).toBe("todos/2");
+  for (const title of ["A", "a "]) expect((await post(service, title, one)).status).toBe(422);
+});
+
 test("an Idempotency-Key is not stored with a rejected request", async () => {
   const store = openMemory({ maxTodos: 1 });
   await using service = startService({ store });

@@ -122,6 +122,14 @@ test("set_done and delete_todos accept ids as numbers and as strings, each once,
   expect(await call(service, "find_todos")).toEqual({ todos: [todo(1, "a", true)], matches: 1 });
 });
 
+test("delete_todos deletes exactly the id above 2^53", async () => {
+  await using service = startService({ store: openMemory({ lastId: 2n ** 63n }) });
+  await call(service, "add_todos", { todos: [{ title: "a" }, { title: "b" }] });
+  const [kept, id] = [String(2n ** 63n + 1n), String(2n ** 63n + 2n)];
+  expect(await call(service, "delete_todos", { ids: [id] })).toEqual({ deleted: [id], notFound: [] });
+  expect(await call(service, "find_todos")).toMatchObject({ todos: [{ id: kept }] });
+});
+
 test("set_done and delete_todos fail with todo_not_found if no id has a to-do", async () => {
   await using service = await startWith(["a"]);
   const error = { code: "todo_not_found", message: "To-do not found", completed: [] };

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { callRoute } from "../../../test/call-route.ts";
 import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
-import { AS_ANN, startPrivate } from "../../../test/service.ts";
+import { ANN, AS_ANN, cookieOf, startPrivate } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
 import { until } from "../../../test/until.ts";
 import { type Key, type KeyStore, type MintedKey, rotateKey } from "../../credential/key.ts";
@@ -170,4 +170,15 @@ test("while the API keys cannot be read, event streams continue for at most a mi
   service.clock.monotonic += MINUTE / 2;
   await stream.rest();
   expect(service.lines.at(-1)?.fields.reason).toBe("API keys not readable");
+});
+
+test("the event stream of a signed-in browser ends when the stored entry of its user changes", async () => {
+  let entry = "first";
+  await using service = start({ storedEntry: () => entry });
+  const session = cookieOf(await service.sendJson("POST", "/api/session", ANN));
+  await using stream = await follow(service.url, session);
+  await service.nextCheck();
+  entry = "changed";
+  await stream.rest();
+  expect(service.lines.at(-1)?.fields.reason).toBe("credential no longer valid");
 });

@@ -175,6 +175,14 @@ test("GET /api/events sends any title in one line of data", async () => {
   }
 });
 
+test("GET /api/events replays 10,000 missed changes", async () => {
+  await using service = serve(openMemory());
+  const since = await here(service.store);
+  await Promise.all(Array.from({ length: 10_000 }, () => service.store.insert(LONGEST_TITLE)));
+  await using events = await service.follow({ since });
+  expectAll(await events.take(10_000), 1, 10_000);
+});
+
 test("GET /api/events ends for a slow subscriber, which gets no further heartbeats, and resync when it reconnects", async () => {
   await using service = serve(openMemory({ maxEvents: 500 }), { limits: { heartbeatMs: 5 } });
   const { store } = service;

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { as, basic } from "../../../test/credentials.ts";
+import { sendRaw, statusOf } from "../../../test/raw-http.ts";
 import { startService, type TestService } from "../../../test/service.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
@@ -272,3 +273,15 @@ test("/favicon.ico is an icon that caches store for a day", async () => {
   // The header of an icon file: reserved, type 1, and one image.
   expect([...(await response.bytes()).subarray(0, 6)]).toEqual([0, 0, 1, 0, 1, 0]);
 });
+
+test.each(["a:99999", "a b", "", "[", "%zz"])(
+  "an error page is never a 500 because of the Host %p",
+  async (host) => {
+    await using service = startWithKeys();
+    for (const path of ["/nothing", "/admin/"]) {
+      const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Accept: ${BROWSER}`, "Connection: close"];
+      const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
+      expect([400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
+    }
+  },
+);
