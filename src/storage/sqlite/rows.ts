@@ -155,7 +155,7 @@ export function readContents(database: Database, onProgress: OnProgress) {
   const table = new Table();
   const total = countTodos(database);
   const read = readIntact(database, (rows) => {
-    for (const [id, json] of rows) table.append(id, json);
+    table.appendAll(rows);
     onProgress("loading", table.count, total);
   });
   return { table, ...read };

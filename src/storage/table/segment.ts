@@ -10,7 +10,17 @@ const TRUE = new TextEncoder().encode("true}");
 const FALSE = new TextEncoder().encode("false}");
 const COMMA = 0x2c;
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+
+/** Encoded to-dos by ascending id, separated by commas. */
+interface TodoRun {
+  readonly firstId: TodoId;
+  readonly count: number;
+  /** The difference between each id and `firstId`, up to MAX_DISTANCE. */
+  readonly distances: Uint32Array;
+  /** The start of each to-do's bytes. The one after the last is where the next to-do would start. */
+  readonly starts: Uint32Array;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
 
 /**
  * Up to 768 encoded to-dos by ascending id, each preceded by a comma. Concatenated segments are therefore the inside
@@ -141,8 +151,35 @@ export class Segment {
 
   /** Appends the to-dos of the next segment. */
   merge(next: Segment): void {
-    for (let slot = 0; slot < next.#count; slot++)
-      this.append(next.idAt(slot), decoder.decode(next.json(slot)));
+    const { firstId, count } = next;
+    const [distances, starts, bytes] = [next.#distances, next.#offsets, next.#bytes.subarray(1)];
+    this.appendRun({ firstId, count, distances, starts, bytes }, 0);
+  }
+
+  /**
+   * Adds as many to-dos as fit, from an index on; `canAppend` is true for the first one. Returns the index of the first one that
+   * does not fit.
+   */
+  appendRun({ firstId, count, distances, starts, bytes }: TodoRun, from: number): number {
+    const first = starts[from] ?? 0;
+    const offset = this.#offset(this.#count);
+    const gap = Number(firstId - this.firstId);
+    let index = from;
+    let next = first;
+    for (; index < count && !this.#isFull(); index++) {
+      const distance = gap + (distances[index] ?? 0);
+      if (distance > MAX_DISTANCE) break;
+      next = starts[index + 1] ?? 0;
+      this.#distances[this.#count] = distance;
+      this.#states[this.#count] = Number(bytes[next - 1 - TRUE.length] === TRUE[0]);
+      this.#count++;
+      this.#offsets[this.#count] = offset + next - first;
+    }
+    this.#reserve(offset + next - first);
+    this.#bytes[offset] = COMMA;
+    this.#bytes.set(bytes.subarray(first, next - 1), offset + 1);
+    this.#trim();
+    return index;
   }
 
   #isFull(): boolean {
@@ -188,4 +225,24 @@ export class Segment {
   #offset(slot: number): number {
     return this.#offsets[slot] ?? 0;
   }
+}
+
+/** Encodes to-dos at once, from an index on, as far as their ids are near enough. */
+export function encodeRun(
+  todos: readonly (readonly [id: TodoId, json: string, ...unknown[]])[],
+  from: number,
+): TodoRun {
+  const firstId = todos[from]?.[0] ?? 0n;
+  const far = todos.findIndex(([id]) => id - firstId > MAX_DISTANCE);
+  const near = todos.slice(from, far < 0 ? undefined : far);
+  const text = `${near.map(([, json]) => json).join(",")},`;
+  const bytes = encoder.encode(text);
+  const lengthOf = bytes.length === text.length ? ({ length }: string) => length : Buffer.byteLength;
+  const distances = new Uint32Array(near.length);
+  const starts = new Uint32Array(near.length + 1);
+  for (const [index, [id, json]] of near.entries()) {
+    distances[index] = Number(id - firstId);
+    starts[index + 1] = (starts[index] ?? 0) + lengthOf(json) + 1;
+  }
+  return { firstId, count: near.length, distances, starts, bytes };
 }
