@@ -9,7 +9,7 @@ import { MAX_UNFINISHED_BYTES } from "../src/http/unfinished-bodies.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { MAX_POSTGRES_ID } from "../src/storage/postgres/store.ts";
 import { RETENTION_MS } from "../src/storage/records/idempotency.ts";
-import { MAX_SQLITE_ID } from "../src/storage/sqlite/store.ts";
+import { MAX_SQLITE_ID } from "../src/storage/sqlite/rows.ts";
 import { PRIMARY_DEFAULTS } from "../src/storage/store.ts";
 import { MAX_TITLE_LENGTH, MAX_TODO_ID, STORE_OPERATIONS } from "../src/todo.ts";
 import { MAX_DURATION_MS } from "../src/validation.ts";

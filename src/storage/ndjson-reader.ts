@@ -44,7 +44,7 @@ export class NdjsonReader {
   readonly idempotencyRecords = new Map<string, IdempotencyRecord>();
   /** The number of to-dos parsed so far. */
   count = 0;
-  /** What no two lines may have, after its name. */
+  /** The names and values that identify a line. */
   readonly #unique = new Set<string>();
   #header: Header | undefined;
   #line = 0;
@@ -156,9 +156,13 @@ export class NdjsonReader {
     else this.keys.set(key.id, key);
   }
 
+  /** Throws if an earlier line has a value that identifies a line. */
   #assertNew(name: string, value: string): void {
     const member = `${name} ${value}`;
-    if (this.#unique.has(member)) throw new InvalidLineError(`an earlier line has the same ${name}`);
+    if (this.#unique.has(member))
+      throw new InvalidLineError(
+        `an earlier line has the same ${name}: keep one of them, and lower the count in the header`,
+      );
     this.#unique.add(member);
   }
 

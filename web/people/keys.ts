@@ -212,7 +212,7 @@ interface KeyAction {
   readonly run: (key: ApiKey, value: string) => ReturnType<Action>;
 }
 
-const KEY_ACTIONS = {
+const KEY_ACTIONS: Readonly<Record<"Rotate" | "Rename" | "Revoke", KeyAction>> = {
   Rotate: {
     text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
     field: () => ({ name: "overlap", label: "The old token works for", value: "24h" }),
@@ -236,11 +236,11 @@ const KEY_ACTIONS = {
       return `Revoked: ${name}`;
     },
   },
-} as const satisfies Readonly<Record<string, KeyAction>>;
+};
 
 /** Asks before an action. The action continues if the user closes the dialog meanwhile. */
 function confirm(key: ApiKey, label: keyof typeof KEY_ACTIONS): void {
-  const { text, field: toField, run }: KeyAction = KEY_ACTIONS[label];
+  const { text, field: toField, run } = KEY_ACTIONS[label];
   const field = toField?.(key);
   requireElement("#confirm-heading", HTMLElement).textContent = `${label} this key?`;
   requireElement("#confirm-text", HTMLElement).replaceChildren(quote(key.name), ` ${text}`);

@@ -216,7 +216,7 @@ export class PageApi extends TodoApiCore {
     return { ...exchange, pieces: this.#watch(exchange.pieces) };
   };
 
-  /** Notes that an event stream delivers, but not at its first bytes: a proxy may pass them and hold back the rest. */
+  /** Notes when an event stream delivers. Its first bytes do not count, because some proxies forward only these. */
   async *#watch(pieces: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {
     let isFirst = true;
     for await (const piece of pieces) {

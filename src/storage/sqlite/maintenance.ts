@@ -47,7 +47,6 @@ import { assertWritable, createPrivate, hasWal, removeDatabase, whyNotWritable }
 import { openToChange } from "./keys.ts";
 import { acquireLock, isLocked } from "./lock.ts";
 import * as rows from "./rows.ts";
-import { MAX_SQLITE_ID } from "./store.ts";
 
 /**
  * Runs a function on an existing store, which a server may be using. Changes nothing: a connection that writes would move a damaged
@@ -273,7 +272,7 @@ export const exportTodos: Operation<"export"> = (path, write, { keys, damaged, .
       const table = intact?.table ?? new Table();
       const found = intact === undefined ? rows.readIntactTodos(database) : [];
       for (const [id, json] of found) table.append(id, json);
-      const stored = attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
+      const stored = intact?.keys ?? attempt("no API key is exported", () => rows.readKeys(database)) ?? [];
       const records = attempt("no idempotency key is exported", () => rows.readRecords(database).records);
       // Last, because a server may add to-dos meanwhile, and no id may be greater than the header's.
       const counters = attempt("ids may be assigned again", () => rows.readCounters(database));
@@ -321,7 +320,7 @@ async function importInto(
 ): Promise<TransferSummary> {
   database.run("BEGIN IMMEDIATE");
   const counters = rows.readCounters(database);
-  const reader = new NdjsonReader({ maxId: MAX_SQLITE_ID, maxTodos, keys });
+  const reader = new NdjsonReader({ maxId: rows.MAX_SQLITE_ID, maxTodos, keys });
   const insertTodo = rows.todoInserter(database);
   let sum = Number(counters.checksum);
   for await (const todos of reader.readAll(source, task))

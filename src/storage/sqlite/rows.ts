@@ -181,12 +181,15 @@ function* readTodos(database: Database): Generator<TodoRow[]> {
   }
 }
 
+/** The greatest id: SQLite's integers are signed 64-bit. */
+export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
+
 /** How often a damaged table is read in vain at most. */
 const MAX_FAILED_READS = 100_000;
 
 /** Returns the intact to-dos of a damaged table by ascending id. */
 export function readIntactTodos(database: Database): TodoRow[] {
-  const found = new Map(readRange(database, 1n, 2n ** 63n - 1n, { reads: 0 }).map((row) => [row[0], row]));
+  const found = new Map(readRange(database, 1n, MAX_SQLITE_ID, { reads: 0 }).map((row) => [row[0], row]));
   return [...found.values()].sort(([one], [other]) => (one < other ? -1 : 1));
 }
 

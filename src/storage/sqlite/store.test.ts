@@ -22,8 +22,8 @@ import { TodoState } from "../state.ts";
 import type { Store } from "../store.ts";
 
 import { backup, restore } from "./maintenance.ts";
-import { putCounters, readCounters } from "./rows.ts";
-import { MAX_SQLITE_ID, openSqlite } from "./store.ts";
+import { MAX_SQLITE_ID, putCounters, readCounters } from "./rows.ts";
+import { openSqlite } from "./store.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);

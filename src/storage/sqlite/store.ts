@@ -18,11 +18,9 @@ import { readMark } from "./file-watch.ts";
 import { canonicalPath } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { findRescueFiles, rescueTime, restoreCommand, retireRescueFile, writeRescueFile } from "./rescue.ts";
-import { randomId, readContents, readCounters, readEvents, readRecords } from "./rows.ts";
+import { MAX_SQLITE_ID, randomId, readContents, readCounters, readEvents, readRecords } from "./rows.ts";
 import type { WriterReply, WriterRequest } from "./writer.worker.ts";
 
-/** The greatest id: SQLite's integers are signed 64-bit. */
-export const MAX_SQLITE_ID: TodoId = 2n ** 63n - 1n;
 const TICK_MS = 1000;
 /** `/readyz` fails while the writer thread has not answered for longer than this. */
 const SLOW_MS = 5000;
