@@ -172,7 +172,10 @@ test("3,000 unfinished bodies that wait for a password check use little memory, 
   expect(await answered(() => statusFrom("127.0.0.2", port, RIGHT))).toBe(200);
   await rejected;
   for (const socket of sockets) socket.destroy();
-  expect([...statuses.keys()].sort()).toEqual([401, 429, 503]);
+  // The first attempts are checked. While they are, an attempt beyond the limit gets 503; afterwards, it gets 429.
+  const atLimit = (statuses.get(429) ?? 0) + (statuses.get(503) ?? 0);
+  expect(atLimit).toBeGreaterThan(0);
+  expect(atLimit + (statuses.get(401) ?? 0)).toBe(sockets.length);
   process.stderr.write(`${(peak - before).toFixed(0)} MiB more\n`);
   expect(peak - before).toBeLessThan(200);
 });
