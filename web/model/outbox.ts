@@ -111,9 +111,20 @@ export class Outbox extends EventTarget {
 
   /** Reads the stored changes. A page that was frozen has missed those of other windows. */
   reload(): void {
+    if (!this.unstored.aborted) this.#receive([...readStored(), ...this.#all.filter(({ isHeld }) => isHeld)]);
+  }
+
+  /**
+   * Reads what another window has stored, before the events that say so: it may send a change. One that is not stored any more has
+   * its answer, and counts as sent until the events bring it.
+   */
+  #readAhead(): void {
     if (this.unstored.aborted) return;
-    const stored = [...listSettings(CHANGE)].flatMap(([name, text]) => parseChange(name, text));
-    this.#receive([...stored, ...this.#all.filter(({ isHeld }) => isHeld)]);
+    const stored = readStored();
+    const known = edits.toKeys(stored);
+    const rest = this.#all.filter(({ key }) => !known.has(key));
+    const answered = edits.toKeys(rest.filter(({ isHeld }) => isHeld !== true));
+    this.#receive([...stored, ...edits.markSent(rest, answered, "")]);
   }
 
   /** Deletes the changes of someone else who used this browser before, and returns them. */
@@ -134,8 +145,7 @@ export class Outbox extends EventTarget {
    * @param confirmed the to-dos that the service has as the change leaves them
    */
   add(kind: ChangeKind, targets: readonly Target[], confirmed: ReadonlySet<TodoId>): readonly Change[] {
-    // Another window may have stored that it sends a change. The event that says so comes later.
-    this.reload();
+    this.#readAhead();
     const parts = this.#split(kind, targets);
     this.#edit((changes) => edits.replaceUnsent(changes, parts, confirmed));
     return parts;
@@ -172,7 +182,7 @@ export class Outbox extends EventTarget {
    */
   release(parts = this.#all): void {
     if (!this.isHeld(parts)) return;
-    this.reload();
+    this.#readAhead();
     const held = this.#findHeld(parts);
     const released = held.map(({ isHeld, ...change }) => ({ ...change, key: this.#newKey() }));
     this.#edit((changes) => edits.replaceUnsent(without(changes, held), released, new Set()));
@@ -260,6 +270,9 @@ function tell(name: string, message: readonly unknown[]): void {
 }
 
 const isStored = ({ key }: Change): boolean => readSetting(CHANGE + key) !== undefined;
+
+const readStored = (): readonly Change[] =>
+  [...listSettings(CHANGE)].flatMap(([name, text]) => parseChange(name, text));
 
 /** Returns no change for a text that another program of this origin, or another version of the page, has written. */
 function parseChange(name: string, text = ""): readonly Change[] {

@@ -375,6 +375,45 @@ describe("the unsent changes", () => {
     await untilStored(store, ["2 milk"]);
   });
 
+  test("include the undo of an add that another window has just sent, before this one knows the answer", () => {
+    const events: Event[] = [];
+    const [outbox, sending] = [new Outbox(), new Outbox()];
+    const state = new State(outbox);
+    const history = new History(outbox, state);
+    state.setList([], "a-1");
+    const target = { id: newId(), title: "milk", done: false };
+    const [creation] = history.do("created", [target], () => {}).changes;
+    if (creation === undefined) throw new Error("nothing was added");
+    history.do("done", [target], () => {});
+    sending.reload();
+    sending.claim(creation, "a-1");
+    const { setItem, removeItem } = MemoryStorage.prototype;
+    const log = (key: string, newValue: string | null): void => {
+      events.push(Object.assign(new Event("storage"), { key, newValue }));
+    };
+    Object.assign(localStorage, {
+      setItem: (key: string, text: string) => {
+        setItem.call(localStorage, key, text);
+        log(key, text);
+      },
+      removeItem: (key: string) => {
+        removeItem.call(localStorage, key);
+        log(key, null);
+      },
+    });
+    const todo = { ...target, id: "1" };
+    const answer = { id: target.id, kind: "create", todo, position: "a-2" } as const;
+    sending.settle(creation, new Set([target.id]), [answer]);
+    history.undo();
+    history.undo();
+    expect(state.todos).toEqual([]);
+    for (const event of events.splice(0)) dispatchEvent(event);
+    const [last] = sending.changes.slice(-1);
+    expect([last?.kind, last?.targets]).toEqual(["deleted", [todo]]);
+    expect(outbox.changes).toEqual(sending.changes);
+    expect(state.todos).toEqual([]);
+  });
+
   test("an undo that changes nothing leaves the one before to redo", async () => {
     const { page, store } = await open(["one", "two"]);
     page.change("done", "one");
