@@ -81,7 +81,7 @@ export function openLog(lowest: (typeof LOG_LEVELS)[number]): ProcessLog {
   return { log: { info: writer("info"), warn: writer("warn"), error: writer("error") }, flush };
 }
 
-/** Returns a line of the log. It never throws, whatever the fields contain. */
+/** Returns a line of the log. It never throws, whatever the error in the fields is. */
 type FormatLine = (level: keyof Log, fields: object, message: string) => string;
 
 /** Returns one JSON object: `{"level":"info","time":"2026-11-24T08:00:00.000Z","url":"http://…","msg":"listening"}`. */
@@ -115,31 +115,12 @@ function isoTime(): string {
 
 /** Returns the fields and the message as a JSON object. */
 function encode(fields: object, msg: string): string {
+  if (!("err" in fields)) return escapeJson(JSON.stringify({ ...fields, msg }));
   try {
-    // Fast path of the access log: no field needs care.
-    if (!("err" in fields || "level" in fields || "time" in fields || "msg" in fields)) {
-      const json = JSON.stringify({ ...fields, msg });
-      // With a method toJSON, it may be something else than an object.
-      if (json.startsWith("{")) return escapeJson(json);
-    }
+    return escapeJson(JSON.stringify({ ...fields, err: describeError(fields.err), msg }));
   } catch {
-    // JSON has no such value. The line says which field has it.
-  }
-  const members = Object.keys(fields).flatMap((name) => encodeField(fields, name) ?? []);
-  return escapeJson(`{${[...members, `"msg":${JSON.stringify(msg)}`].join(",")}}`);
-}
-
-/** Returns a member of a JSON object, or `undefined` if JSON leaves it out. Its name never replaces a name of the line. */
-function encodeField(fields: object, name: string): string | undefined {
-  const isReserved = name === "level" || name === "time" || name === "msg";
-  const member = `${JSON.stringify(isReserved ? `_${name}` : name)}:`;
-  try {
-    const value: unknown = Reflect.get(fields, name);
-    const shown = name === "err" ? describeError(value) : value;
-    const json = JSON.stringify(shown, (_, inner) => (typeof inner === "bigint" ? String(inner) : inner));
-    return json === undefined ? undefined : member + json;
-  } catch {
-    return `${member}"(cannot be encoded)"`;
+    // An operator's module may throw anything.
+    return escapeJson(JSON.stringify({ ...fields, err: "(cannot be encoded)", msg }));
   }
 }
 
