@@ -26,12 +26,8 @@ export class FileWatch {
   /** The WAL as the last transaction left it, and its descriptor. */
   #wal: BigIntStats;
   readonly #descriptor: number;
-  /** What SQLite writes to the header of the WAL when it starts it again. */
-  #salts: string;
-  /** The number of transactions that this program has written since then. */
-  #transactions: number;
-  /** Whether SQLite may start the WAL again with the next transaction. */
-  #mayRestart = true;
+  /** The first salt in the header of the WAL. SQLite adds one when it starts the WAL again. */
+  #salt: number | undefined;
   #isSuspect = false;
 
   /**
@@ -47,48 +43,36 @@ export class FileWatch {
     this.#wal = stat(`${path}-wal`);
     // It has no locks of SQLite, which closing it would drop.
     this.#descriptor = openSync(`${path}-wal`, "r");
-    this.#salts = this.#readSalts();
-    this.#transactions = this.#countTransactions();
+    this.#salt = this.#readSalt();
   }
 
   /** To be called when the store was read back. */
   accept(): void {
-    this.acceptCheckpoint(false);
-    this.#salts = this.#readSalts();
-    this.#transactions = this.#countTransactions();
+    this.acceptCheckpoint();
+    this.#salt = this.#readSalt();
     this.#isSuspect = false;
   }
 
   /** To be called after each checkpoint, complete or not. */
-  acceptCheckpoint(isComplete: boolean): void {
+  acceptCheckpoint(): void {
     this.#database = assertSame(this.#path, this.#database);
-    this.#mayRestart ||= isComplete;
     this.#acceptWal();
   }
 
-  /**
-   * To be called after each attempt to write. Does not throw, because the transaction may be on disk.
-   * @param transactions the number of transactions that it has written
-   */
-  acceptWrite(transactions: 0 | 1): void {
+  /** To be called after each attempt to write. Does not throw, because the transaction may be on disk. */
+  acceptWrite(): void {
     try {
-      const salts = this.#readSalts();
-      if (salts !== this.#salts) {
-        this.#isSuspect ||= !this.#mayRestart;
-        this.#mayRestart = false;
-        this.#salts = salts;
-        this.#transactions = 0;
-      }
-      this.#transactions += transactions;
-      // SQLite starts the WAL again with the first page that it writes.
-      if (transactions > 0) this.#mayRestart = false;
+      const [before, salt] = [this.#salt, this.#readSalt()];
+      // What overwrites the WAL while a transaction is written has another salt.
+      this.#isSuspect ||= before !== undefined && salt !== before && salt !== (before + 1) % 2 ** 32;
+      this.#salt = salt;
       this.#acceptWal();
     } catch {
       this.#isSuspect = true;
     }
   }
 
-  /** A transaction makes the WAL no shorter. What it may have overwritten is found before the next checkpoint. */
+  /** A transaction makes the WAL no shorter. */
   #acceptWal(): void {
     const found = assertSame(`${this.#path}-wal`, this.#wal);
     // SQLite shortens a longer one.
@@ -114,40 +98,14 @@ export class FileWatch {
     return isUnchanged(stat(this.#path), this.#database);
   }
 
-  /**
-   * Returns whether the WAL has all transactions. One that was overwritten while a transaction was written looks unchanged, and a
-   * checkpoint would move it to the database.
-   */
-  hasAllTransactions(): boolean {
-    this.#isSuspect ||= this.#salts !== this.#readSalts() || this.#countTransactions() < this.#transactions;
-    return !this.#isSuspect;
-  }
-
   close(): void {
     closeSync(this.#descriptor);
   }
 
-  #readSalts(): string {
-    return this.#read(16, 8).toString("latin1");
-  }
-
-  /** Counts the transactions up to the first frame with other salts (https://www.sqlite.org/fileformat2.html#walformat). */
-  #countTransactions(): number {
-    const header = this.#read(0, 32);
-    const salts = header.subarray(16, 24);
-    let count = 0;
-    for (let at = 32; header.length === 32; at += 24 + header.readUInt32BE(8)) {
-      const frame = this.#read(at, 24);
-      if (!frame.subarray(8, 16).equals(salts)) break;
-      // Only the last frame of a transaction has the number of pages.
-      if (frame.readUInt32BE(4) > 0) count++;
-    }
-    return count;
-  }
-
-  #read(position: number, length: number): Buffer {
-    const bytes = Buffer.allocUnsafe(length);
-    return bytes.subarray(0, readSync(this.#descriptor, bytes, 0, length, position));
+  /** Returns the salt (https://www.sqlite.org/fileformat2.html#walformat); `undefined` for an empty WAL. */
+  #readSalt(): number | undefined {
+    const bytes = Buffer.alloc(4);
+    return readSync(this.#descriptor, bytes, 0, 4, 16) === 4 ? bytes.readUInt32BE() : undefined;
   }
 }
 

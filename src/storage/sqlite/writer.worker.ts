@@ -161,7 +161,7 @@ class Writer {
   close(): WriterReply {
     this.#verifyAt = 0;
     try {
-      this.#checkBeforeMove();
+      this.#check();
       // SQLite moves the WAL when it closes the last connection that can write.
       this.#reader.close();
       return {};
@@ -183,10 +183,10 @@ class Writer {
   }
 
   /** Throws unless the files are right. */
-  #check(areUnchanged = () => this.#files.areUnchanged()): void {
+  #check(): void {
     try {
       const isDue = this.#isSuspect && performance.now() >= this.#verifyAt;
-      if (!areUnchanged() || isDue) {
+      if (!this.#files.areUnchanged() || isDue) {
         // No other program writes meanwhile.
         this.#database.transaction(() => this.#verify()).immediate();
         this.#files.accept();
@@ -198,10 +198,6 @@ class Writer {
       this.#mark.renew(this.#counters);
       throw error;
     }
-  }
-
-  #checkBeforeMove(): void {
-    this.#check(() => this.#files.areUnchanged() && this.#files.hasAllTransactions());
   }
 
   /** Throws if another program has changed the store. To be called in a transaction. */
@@ -236,7 +232,6 @@ class Writer {
 
   /** Runs a function in a transaction. Verifies the store first if another connection has written to it. */
   #transact<T>(work: () => T, mode: "immediate" | "deferred" = "immediate"): T {
-    let transactions: 0 | 1 = 0;
     try {
       const [result, counters] = this.#database
         .transaction(() => {
@@ -246,13 +241,12 @@ class Writer {
         })
         [mode]();
       // Nothing throws after the commit: the main thread would not know what is on disk.
-      if (counters.crc !== this.#counters.crc) transactions = 1;
       this.#counters = counters;
       this.#mark.write(counters);
       return result;
     } finally {
       // One that fails may have written, too.
-      if (mode === "immediate") this.#files.acceptWrite(transactions);
+      if (mode === "immediate") this.#files.acceptWrite();
     }
   }
 
@@ -308,7 +302,7 @@ class Writer {
     const started = performance.now();
     if (started < this.#checkpointAt) return;
     try {
-      this.#checkBeforeMove();
+      this.#check();
       // A WAL that a reader keeps becomes long.
       this.#checkpointAt = nextTime(started);
       if (this.#isSuspect) return;
@@ -316,9 +310,8 @@ class Writer {
         .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
         .get();
       // A reader keeps the rest in the WAL.
-      const isComplete = result?.busy === 0n && result.log === result.checkpointed;
-      if (isComplete) this.#unmoved = 0;
-      this.#files.acceptCheckpoint(isComplete);
+      if (result?.busy === 0n && result.log === result.checkpointed) this.#unmoved = 0;
+      this.#files.acceptCheckpoint();
     } catch {
       // The next check reports what is wrong.
     }
