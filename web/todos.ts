@@ -216,7 +216,6 @@ api
     from: kept?.todos.length === kept?.total ? kept : undefined,
     onState,
     overlay: state.overlay,
-    onTooManyWindows: () => connection.set({ stream: "full" }),
     onPolled: (isPolling) => connection.set({ isPolling }),
     onFirstPage: (todos) => {
       if (state.isLoaded) return;
