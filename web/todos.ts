@@ -200,9 +200,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden && isDiscardedWhenHidden) outbox.release();
 });
 addEventListener("pagehide", () => {
-  const { isOnline, stream } = connection.value;
-  if (isOnline && stream !== "lost" && session.isOwnerSignedIn()) sender.sendBeforeClosing();
-  else outbox.releaseBeforeClosing(undefined);
+  if (session.isOwnerSignedIn()) sender.sendBeforeClosing();
 });
 addEventListener("pageshow", () => outbox.reload());
 

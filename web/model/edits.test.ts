@@ -2,16 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import { type Change, type ChangeKind, newId, type Target } from "./change.ts";
-import {
-  MAX_CLOSING,
-  markSent,
-  rename,
-  replaceUnsent,
-  selectClosing,
-  selectReady,
-  settle,
-  toKeys,
-} from "./edits.ts";
+import { markSent, rename, replaceUnsent, selectReady, settle, toKeys } from "./edits.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_EDITS_ROUNDS ?? 1000);
 const SENT = "a-1";
@@ -67,7 +58,8 @@ function createPages() {
     },
     /** Returns what the page sends. The next page knows no answers. */
     close: (): readonly Change[] => {
-      const sending = selectClosing(changes.filter(({ key }) => own.has(key)));
+      const isOwn = ({ key }: Change): boolean => own.has(key);
+      const sending = selectReady(changes, new Set(), isOwn, Number.POSITIVE_INFINITY).flat();
       changes = markSent(changes, toKeys(sending), SENT);
       own = new Set();
       created.clear();
@@ -130,7 +122,8 @@ test("the service gets what the user sees, whatever is lost, rejected or sent wh
           if (isFailed) return;
         }
       };
-      const ready = (): readonly (readonly Change[])[] => selectReady(pages.changes, new Set(), () => true);
+      const ready = (): readonly (readonly Change[])[] =>
+        selectReady(pages.changes, new Set(), () => true, 1);
 
       for (const [index, { what, at, outcomes }] of steps.entries()) {
         const titles = [...seen.keys()];
@@ -182,12 +175,13 @@ test("selectReady sends one change to many to-dos at the same time, beside all o
   const [bulk, otherBulk] = [changeOf("done", "100", "101"), changeOf("done", "102", "103")];
   const many = [bulk, otherBulk];
   const all = [...many, ...ticks];
-  const first = selectReady(all, new Set(), () => true);
+  const first = selectReady(all, new Set(), () => true, 1);
   expect(first).toEqual([bulk, ...ticks].map((change) => [change]));
-  expect(selectReady(all, toKeys(first.flat()), () => true)).toEqual([]);
-  expect(selectReady(many, toKeys(ticks), () => true)).toEqual([[bulk]]);
-  expect(selectReady(many, toKeys([bulk]), () => true)).toEqual([]);
-  expect(selectReady(all, new Set(), (change) => change === otherBulk)).toEqual([[otherBulk]]);
+  expect(selectReady(all, toKeys(first.flat()), () => true, 1)).toEqual([]);
+  expect(selectReady(many, new Set(), () => true, 2)).toEqual([[bulk], [otherBulk]]);
+  expect(selectReady(many, toKeys(ticks), () => true, 1)).toEqual([[bulk]]);
+  expect(selectReady(many, toKeys([bulk]), () => true, 1)).toEqual([]);
+  expect(selectReady(all, new Set(), (change) => change === otherBulk, 1)).toEqual([[otherBulk]]);
 });
 
 test("selectReady sends new to-dos in one group, one group at a time, and what waits for none beside them", () => {
@@ -195,15 +189,8 @@ test("selectReady sends new to-dos in one group, one group at a time, and what w
   const tick = changeOf("done", "1");
   const dependent = changeOf("done", first.targets[0]?.id ?? "");
   const all = [first, second, dependent, tick];
-  expect(selectReady(all, new Set(), () => true)).toEqual([[first, second], [tick]]);
-  expect(selectReady(all, toKeys([first]), () => true)).toEqual([[tick]]);
+  expect(selectReady(all, new Set(), () => true, 1)).toEqual([[first, second], [tick]]);
+  expect(selectReady(all, toKeys([first]), () => true, 1)).toEqual([[tick]]);
   // Another window has the new to-do's id already.
-  expect(selectReady([dependent], new Set(), () => true)).toEqual([]);
-});
-
-test("selectClosing takes as many requests as the browser does", () => {
-  const bulks = Array.from({ length: 6 }, (_, index) =>
-    changeOf("done", ...Array.from({ length: 100 }, (_, id) => String(index * 100 + id))),
-  );
-  expect(selectClosing([changeOf("done", newId()), ...bulks])).toEqual(bulks.slice(0, MAX_CLOSING / 100));
+  expect(selectReady([dependent], new Set(), () => true, 1)).toEqual([]);
 });

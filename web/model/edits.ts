@@ -7,8 +7,6 @@ import type { Change, Target } from "./change.ts";
 export const MAX_TARGETS = 100;
 /** The maximum number of changes that are sent at the same time, besides new to-dos. */
 const MAX_SENDING = 20;
-/** Requests that a closing page may leave to the browser, which limits their bodies to 64 KiB. */
-export const MAX_CLOSING = 500;
 
 type Changes = readonly Change[];
 /** The to-dos that the service has created, by the `newId()` under which they were added. */
@@ -82,7 +80,7 @@ export function settle(changes: Changes, key: string, done: ReadonlySet<TodoId>,
 export const isWaiting = ({ kind, targets }: Change): boolean =>
   kind !== "created" && targets.some(({ id }) => isNewId(id));
 
-/** Changes to many to-dos are sent one by one, so that they do not delay others. */
+/** Few changes to many to-dos are sent at the same time, so that they do not delay others. */
 const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && targets.length > 1;
 
 /**
@@ -90,16 +88,18 @@ const isBulk = ({ kind, targets }: Change): boolean => kind !== "created" && tar
  * to-dos are in one group, because they keep their order, too.
  * @param sending the keys of the changes that are being sent
  * @param mayThisSend whether this window may send a change
+ * @param maxBulk how many changes to many to-dos may be sent at the same time
  */
 export function selectReady(
   changes: Changes,
   sending: ReadonlySet<string>,
   mayThisSend: (change: Change) => boolean,
+  maxBulk: number,
 ): readonly Changes[] {
   const earlier = new Set<TodoId>();
   const current = changes.filter(({ key }) => sending.has(key));
   const isCreating = current.some(({ kind }) => kind === "created");
-  let isBusy = current.some(isBulk);
+  let freeBulk = maxBulk - current.filter(isBulk).length;
   let free = MAX_SENDING - current.filter(({ kind }) => kind !== "created").length;
   const created: Change[] = [];
   const groups: Changes[] = [];
@@ -109,21 +109,11 @@ export function selectReady(
     for (const { id } of targets) earlier.add(id);
     if (!isFirst || sending.has(key) || isWaiting(change) || !mayThisSend(change)) continue;
     if (kind === "created") created.push(change);
-    else if (free > 0 && !(isBusy && isBulk(change))) {
-      isBusy ||= isBulk(change);
+    else if (free > 0 && (freeBulk > 0 || !isBulk(change))) {
+      if (isBulk(change)) freeBulk--;
       free--;
       groups.push([change]);
     }
   }
   return created.length > 0 && !isCreating ? [created, ...groups] : groups;
-}
-
-/** Returns the changes that a closing page sends: as many as the browser takes, without those to new to-dos. */
-export function selectClosing(changes: Changes): Changes {
-  let requests = 0;
-  return changes.filter((change) => {
-    if (isWaiting(change)) return false;
-    requests += change.targets.length;
-    return requests <= MAX_CLOSING;
-  });
 }

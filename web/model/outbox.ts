@@ -32,7 +32,7 @@ export class Outbox extends EventTarget {
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The keys of the changes that were made in this page. When it closes, it sends only these. */
+  /** The keys of the changes that were made in this page. */
   readonly #mine = new Set<string>();
   /** The keys of the changes that the page found at its start, or that a closed page left. Without Web Locks, it sends these, too. */
   readonly #found: Set<string>;
@@ -211,9 +211,9 @@ export class Outbox extends EventTarget {
   }
 
   /** Returns the changes that this window may send now, in groups that do not wait for each other. */
-  selectReady(sending: ReadonlySet<string>): readonly (readonly Change[])[] {
+  selectReady(sending: ReadonlySet<string>, maxBulk: number): readonly (readonly Change[])[] {
     const isOurs = (key: string): boolean => this.#mine.has(key) || this.#found.has(key);
-    return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || isOurs(key));
+    return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || isOurs(key), maxBulk);
   }
 
   /** Marks a change as sent. Returns undefined if it was undone meanwhile. */
@@ -241,22 +241,12 @@ export class Outbox extends EventTarget {
     this.onAnswers(answers);
   }
 
-  /**
-   * Releases this page's changes, because it is about to close. Returns those that it sends.
-   * @param position marks them as sent. Without it, the page sends none
-   */
-  releaseBeforeClosing(position: string | undefined): readonly Change[] {
+  /** Releases the deletions of this page, because it is about to close, and leaves its changes to the other windows. */
+  close(): void {
     // After a sign-out, nothing may stay in the browser.
     if (readSetting("owner") !== this.owner) this.#unstored.abort();
-    this.reload();
     this.release();
-    // The owner of this window is unknown until the service has answered, and the others may be another user's.
-    const own = this.sendable.filter(({ key, owner }) => owner === this.owner && this.#mine.has(key));
-    tell(LEFT, [...edits.toKeys(own)]);
-    if (position === undefined) return [];
-    const sending = edits.toKeys(edits.selectClosing(own));
-    this.#edit((changes) => edits.markSent(changes, sending, position));
-    return this.sendable.filter(({ key }) => sending.has(key));
+    tell(LEFT, [...this.#mine]);
   }
 }
 

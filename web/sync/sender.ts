@@ -11,13 +11,14 @@ import {
   type Target,
   toWrite,
 } from "../model/change.ts";
-import * as edits from "../model/edits.ts";
 import type { Answer, Outbox } from "../model/outbox.ts";
 import type { State } from "../model/state.ts";
 import { isBrowserRejected, type PageApi } from "./connection.ts";
 
 /** The maximum number of concurrent requests of one change. */
 const MAX_CONCURRENT = 10;
+/** The maximum when the page closes: the browser limits the bodies of these requests to 64 KiB together. */
+const MAX_CLOSING = 100;
 const MAX_RETRY_MS = 5000;
 const RECHECK_MS = 5000;
 
@@ -45,8 +46,9 @@ interface Result {
 /** Sends the changes of the outbox. Changes to one to-do keep their order; different to-dos do not wait for each other. */
 export class Sender {
   readonly #options: SenderOptions;
-  /** The to-dos whose requests have begun, by the keys of the changes whose requests have not all an answer. */
-  readonly #requested = new Map<string, Set<TodoId>>();
+  /** Send one target after another of the changes that are being sent. */
+  readonly #working = new Set<() => Promise<void>>();
+  #isClosing = false;
   /** The number of failures since the service answered last. */
   #failures = 0;
 
@@ -61,6 +63,8 @@ export class Sender {
   async run(signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
     const locks = await findLocks();
+    // The browser may have kept a page that had closed.
+    this.#isClosing = false;
     if (locks === undefined) return this.#run(signal);
     const shared = AbortSignal.any([signal, outbox.unstored]);
     try {
@@ -99,7 +103,8 @@ export class Sender {
     const { outbox } = this.#options;
     while (!signal.aborted) {
       // A change that was never sent can be taken back. When the device is online again, the page connects and sends.
-      for (const changes of navigator.onLine ? outbox.selectReady(new Set(sending.keys())) : []) {
+      const ready = outbox.selectReady(new Set(sending.keys()), this.#isClosing ? MAX_CONCURRENT : 1);
+      for (const changes of navigator.onLine ? ready : []) {
         const sendInOrder = async (): Promise<void> => {
           for (const change of changes) await this.#send(change, signal);
         };
@@ -116,33 +121,23 @@ export class Sender {
     const { api, outbox, state, isOwnerSignedIn, onRejected } = this.#options;
     const isCreate = change.kind === "created";
     let { position = "" } = state;
-    if (!isCreate && (!state.isLive || change.sent !== undefined)) {
+    if (!isCreate && !this.#isClosing && (!state.isLive || change.sent !== undefined)) {
       ({ position } = await api.list({ limit: 1 }, { signal }));
       // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
     }
-    if (this.#dropReopened(change).length > 0) return;
+    const reopened = change.kind === "cleared" ? state.findReopened(change) : [];
+    if (reopened.length > 0) return outbox.drop(change, reopened);
     await this.#settleSent(change, position, signal);
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
     const rejections: Rejection[] = [];
-    const requested = new Set<TodoId>();
-    this.#requested.set(change.key, requested);
     try {
       const claimed = outbox.claim(change, position);
-      if (claimed !== undefined) await this.#sendTargets(claimed, requested, rejections, signal);
+      if (claimed !== undefined) await this.#sendTargets(claimed, rejections, signal);
     } finally {
-      this.#requested.delete(change.key);
       if (rejections.length > 0) onRejected(change, rejections);
     }
-  }
-
-  /** Drops the targets of a clearing that someone has reopened, and returns them. */
-  #dropReopened(change: Change): readonly Target[] {
-    const { outbox, state } = this.#options;
-    const reopened = change.kind === "cleared" ? state.findReopened(change) : [];
-    if (reopened.length > 0) outbox.drop(change, reopened);
-    return reopened;
   }
 
   /**
@@ -167,12 +162,7 @@ export class Sender {
   }
 
   /** Sends the requests of a change, many at a time. Throws after all have ended if one must be sent again. */
-  async #sendTargets(
-    change: Change,
-    requested: Set<TodoId>,
-    rejections: Rejection[],
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #sendTargets(change: Change, rejections: Rejection[], signal: AbortSignal): Promise<void> {
     const { outbox } = this.#options;
     const { kind, targets } = change;
     const answers: Answer[] = [];
@@ -183,7 +173,6 @@ export class Sender {
       for (const target of remaining) {
         if (failure !== undefined || signal.aborted) return;
         const { id } = target;
-        requested.add(id);
         try {
           const { confirmation, reason } = await this.#sendOne(kind, target, signal);
           if (confirmation !== undefined) answers.push({ ...confirmation, id });
@@ -194,14 +183,17 @@ export class Sender {
         }
       }
     };
+    this.#working.add(work);
     // New to-dos keep their order.
-    await Promise.all(Array.from({ length: kind === "created" ? 1 : MAX_CONCURRENT }, work));
+    const length = this.#isClosing ? MAX_CLOSING : kind === "created" ? 1 : MAX_CONCURRENT;
+    await Promise.all(Array.from({ length }, work));
+    this.#working.delete(work);
     if (done.size > 0) outbox.settle(change, done, answers);
     if (failure !== undefined) throw failure;
   }
 
   /** Sends the request of one target. Throws if it must be sent again. */
-  async #sendOne(kind: ChangeKind, target: Target, signal?: AbortSignal): Promise<Result> {
+  async #sendOne(kind: ChangeKind, target: Target, signal: AbortSignal): Promise<Result> {
     const { api, outbox, state } = this.#options;
     const { id, title } = target;
     const known = findTodo(state.confirmed, id);
@@ -230,24 +222,13 @@ export class Sender {
   }
 
   /**
-   * Lets the browser send changes while the page closes, only the last one of each to-do. The outbox keeps them, because nobody
-   * sees the responses. A request that has begun or failed is not repeated: it may arrive, and someone may have changed the to-do
-   * since.
+   * Sends all that may be sent at once, because the page closes. Browsers finish these requests, but nobody sees the responses, so
+   * the outbox keeps the changes.
    */
   sendBeforeClosing(): void {
-    const { outbox, state } = this.#options;
-    const isUnknown = ({ key, sent }: Change): boolean => sent !== undefined && !this.#requested.has(key);
-    const unknown = edits.toKeys(outbox.changes.filter(isUnknown));
-    const sending = outbox.releaseBeforeClosing(state.position).map((change) => {
-      const reopened = this.#dropReopened(change);
-      return { ...change, targets: change.targets.filter((target) => !reopened.includes(target)) };
-    });
-    const last = new Map(sending.flatMap((change) => change.targets.map(({ id }) => [id, change])));
-    // If the page stays after all, the outbox reports failures.
-    for (const change of sending)
-      for (const target of unknown.has(change.key) ? [] : change.targets)
-        if (last.get(target.id) === change && this.#requested.get(change.key)?.has(target.id) !== true)
-          this.#sendOne(change.kind, target).catch(() => {});
+    this.#isClosing = true;
+    for (const work of this.#working) for (let count = 0; count < MAX_CLOSING; count++) work();
+    this.#options.outbox.close();
   }
 }
 
