@@ -6,7 +6,7 @@ import { isUnauthorized } from "../../src/sdk/retry.ts";
 import { createLinkView } from "../view/copyable.ts";
 import { createButton, createElement, onSubmit, requireElement, showFieldError } from "../view/dom.ts";
 import { errorMessage, formatCount, formatTime } from "../view/messages.ts";
-import { type Device, LINK, readSession, request, requestJson } from "./requests.ts";
+import { type Device, readSession, request, requestJson } from "./requests.ts";
 
 const dialog = requireElement("#devices", HTMLDialogElement);
 const deviceList = requireElement("#device-list", HTMLElement);
@@ -14,7 +14,10 @@ const deviceLink = requireElement("#device-link", HTMLElement);
 const deviceLinkEnd = requireElement("#device-link-end", HTMLElement);
 const errorElement = requireElement("#devices-error", HTMLElement);
 
-const LINK_CHECK_MS = 5000;
+const CHECK_MS = 5000;
+
+/** Whether the dialog shows a link for another device. */
+const hasLink = (): boolean => deviceLink.hasChildNodes();
 
 export interface DevicesOptions {
   /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
@@ -27,8 +30,6 @@ export class DevicesDialog {
   readonly #options: DevicesOptions;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
-  /** The code of the link that the dialog shows. */
-  #shownCode: string | undefined;
   /** Asks about unsent changes. */
   readonly #question = createElement("p", { className: "field-error", role: "alert" });
 
@@ -41,8 +42,8 @@ export class DevicesDialog {
     });
     // Another device may use the link while this window keeps the focus.
     setInterval(() => {
-      if (dialog.open) this.#checkLink();
-    }, LINK_CHECK_MS);
+      if (dialog.open && hasLink()) this.#loadDevices();
+    }, CHECK_MS);
   }
 
   async show(): Promise<void> {
@@ -60,6 +61,8 @@ export class DevicesDialog {
       if (typeof session === "string" || JSON.stringify(session) === this.#shown) return;
       if (deviceList.querySelector("form") !== null) return;
       this.#shown = JSON.stringify(session);
+      if (hasLink() && session.devices.length > deviceList.children.length)
+        this.#hideLink("The link was used.");
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
       requireElement("#signed-in-as", HTMLElement).replaceChildren("Signed in as ", as, scope);
@@ -69,23 +72,7 @@ export class DevicesDialog {
     });
   }
 
-  /** Hides the link when no other device can use it any more. */
-  async #checkLink(): Promise<void> {
-    const code = this.#shownCode;
-    if (code === undefined) return;
-    await attempt(async () => {
-      try {
-        await requestJson("POST", "/api/session/link", { code });
-      } catch (error) {
-        if (!isUnauthorized(error)) throw error;
-        this.#hideLink("The link was used, or it has expired.");
-      }
-    });
-    await this.#loadDevices();
-  }
-
   #hideLink(reason: string): void {
-    this.#shownCode = undefined;
     deviceLink.replaceChildren();
     deviceLinkEnd.textContent = reason;
   }
@@ -152,7 +139,6 @@ export class DevicesDialog {
   async #addDevice(): Promise<void> {
     await attempt(async () => {
       const created = await requestJson<SignInLink>("POST", "/api/session/links");
-      this.#shownCode = LINK.exec(created.link)?.[1];
       const owner = requireElement("#signed-in-as strong", HTMLElement).cloneNode(true);
       const text =
         ". Scan or open it within ten minutes. It works once. Another person needs a key of their own.";

@@ -1,7 +1,5 @@
-import { TodoApiError } from "../../src/sdk/client.ts";
 import { readDeletion } from "../../src/sdk/exchange.ts";
 import { isUnauthorized } from "../../src/sdk/retry.ts";
-import { createTransport } from "../../src/sdk/transport.ts";
 import { writeSetting } from "../settings.ts";
 import { onSubmit, requireElement, showFieldError } from "../view/dom.ts";
 import { errorMessage } from "../view/messages.ts";
@@ -94,7 +92,7 @@ export class SignInForm {
     writeSetting(OWNER);
     try {
       await requestJson("POST", "/api/session", body);
-      if ((await readSession()) === "nobody") return this.#showError(input, await explainNoSession());
+      if ((await readSession()) === "nobody") return this.#showError(input, NO_SESSION);
       location.reload();
       // The button stays disabled until the page has gone.
       await new Promise(() => {});
@@ -111,20 +109,5 @@ export class SignInForm {
   }
 }
 
-/** Says why the service does not know a browser that has just signed in. */
-async function explainNoSession(): Promise<string> {
-  // Without credentials, a proxy with a login of its own answers instead of the service.
-  const fetchAnonymously = (url: string, init: RequestInit) => fetch(url, { ...init, credentials: "omit" });
-  const anonymous = createTransport({ retries: 0, fetch: fetchAnonymously });
-  try {
-    await anonymous.request({ method: "GET", path: "/api/session" }, {}, () => undefined);
-  } catch (error) {
-    if (!(error instanceof TodoApiError)) throw error;
-    if (error.code === "unexpected_answer" && error.status === 401) return PROXY_LOGIN;
-  }
-  return NO_COOKIE;
-}
-
-const NO_COOKIE = "This browser does not keep the cookie of a sign-in. Allow cookies, or use HTTPS.";
-const PROXY_LOGIN =
-  "A proxy in front of the service has a login of its own. It must remove its Authorization header from the requests that it passes on.";
+const NO_SESSION =
+  "This browser does not send the cookie of a sign-in. Allow cookies, or use HTTPS. If a proxy in front of the service has a login of its own, it must remove its Authorization header from the requests that it passes on.";
