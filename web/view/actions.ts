@@ -31,7 +31,7 @@ export class Actions {
     this.#choice = choice;
     this.#view = view;
     this.#history = new History(outbox, state);
-    view.onChange = (kind, todo, control) =>
+    view.rows.onChange = (kind, todo, control) =>
       this.#change(kind, [todo], (id) => view.rows.focusTodo(id, control));
     outbox.addEventListener("change", () => this.#hideSent());
     ignoreAccidentalClicks(".todo, .fold, .menu button");

@@ -5,7 +5,7 @@ import { parseFilter, type UserChoice } from "./choice.ts";
 import { quote, requireElement, setText } from "./dom.ts";
 import { onKeyDown } from "./keyboard.ts";
 import { formatCount, formatShortCount } from "./messages.ts";
-import { VirtualList, type VirtualListOptions } from "./rows.ts";
+import { VirtualList } from "./rows.ts";
 import { announce } from "./toasts.ts";
 
 /** The search field appears from this number of to-dos on. */
@@ -35,8 +35,6 @@ export class ListView {
   readonly #state: State;
   readonly #choice: UserChoice;
   readonly rows: VirtualList;
-  /** Takes what the user does to a row. */
-  onChange: VirtualListOptions["onChange"] = () => {};
   #searchTimer: ReturnType<typeof setTimeout> | undefined;
   #isRenderScheduled = false;
   /** The number that the icon of the app shows. */
@@ -48,7 +46,6 @@ export class ListView {
     this.#state = state;
     this.#choice = choice;
     this.rows = new VirtualList(this.#list, this.find(), {
-      onChange: (...change) => this.onChange(...change),
       onFold: () => {
         choice.toggleFold();
         this.render();

@@ -39,8 +39,6 @@ interface Place {
 }
 
 export interface VirtualListOptions {
-  /** The user changes a to-do. `control` had the focus. */
-  readonly onChange: (kind: "done" | "open" | "deleted", todo: Todo, control: Control) => void;
   readonly onFold: () => void;
   /** The focused row was removed, and no other row is left. */
   readonly onFocusLost: () => void;
@@ -52,6 +50,8 @@ export interface VirtualListOptions {
 export class VirtualList {
   readonly #list: HTMLElement;
   readonly #options: VirtualListOptions;
+  /** The user changes a to-do. `control` had the focus. */
+  onChange = (_kind: "done" | "open" | "deleted", _todo: Todo, _control: Control): void => {};
   #selection: Selection;
   readonly #foldButton = createElement("button", { type: "button" });
   readonly #foldRow = createElement("div", { className: "fold", role: "listitem" }, this.#foldButton);
@@ -89,7 +89,7 @@ export class VirtualList {
       this.#holdRows();
       row.element.classList.toggle("done", checked);
       if (checked) navigator.vibrate?.(VIBRATION_MS);
-      options.onChange(checked ? "done" : "open", row.todo, "checkbox");
+      this.onChange(checked ? "done" : "open", row.todo, "checkbox");
     });
     list.addEventListener("click", ({ target }) => {
       if (target instanceof HTMLButtonElement) this.#delete(target, "button");
@@ -112,7 +112,7 @@ export class VirtualList {
   #delete(target: EventTarget | null, control: Control): void {
     const row = this.#findRow(target);
     if (row?.todo === undefined) return;
-    this.#options.onChange("deleted", row.todo, control);
+    this.onChange("deleted", row.todo, control);
     this.#release();
   }
 
