@@ -60,9 +60,9 @@ async function build(): Promise<Readonly<Record<string, string>>> {
   };
 
   for (const name of ASSETS) {
-    const text = await buildAsset(name, {
-      BUILT_SIGN_IN: JSON.stringify(`/assets/${pathByName.get("sign-in.ts")}`),
-    });
+    const define = { BUILT_SIGN_IN: JSON.stringify(`/assets/${pathByName.get("sign-in.ts")}`) };
+    const isImage = name.endsWith(".svg");
+    const text = isImage ? (await readFile(WEB + name, "utf8")).trim() : await buildScript(name, define);
     add(name, text, { text });
   }
   for (const name of ICONS) {
@@ -91,12 +91,6 @@ async function build(): Promise<Readonly<Record<string, string>>> {
     "pages.json": encode({ pages, assets, serviceWorker, favicon }),
     "error-pages.json": encode(await buildPages(ERROR_PAGES)),
   };
-}
-
-/** Bundles and minifies a script or style sheet. Returns an SVG unchanged. */
-async function buildAsset(name: string, define: Record<string, string>): Promise<string> {
-  if (name.endsWith(".svg")) return (await readFile(WEB + name, "utf8")).trim();
-  return buildScript(name, define);
 }
 
 /** Bundles and minifies a script or style sheet. @param define expressions that replace names */

@@ -13,20 +13,21 @@ export function parseJson(json: string): unknown {
 export const compareIds = (a: TodoId, b: TodoId): number =>
   a.length - b.length || (a < b ? -1 : Number(a > b));
 
-/**
- * Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id if `direction`
- * is 1, and in descending order if it is -1.
- */
-export function indexOf(todos: readonly Todo[], id: TodoId, direction: 1 | -1 = 1): number {
+/** Returns the index at which a sorted list changes from what is before a place to what is not. */
+export function searchSorted(length: number, isBefore: (index: number) => boolean): number {
   let low = 0;
-  let high = todos.length;
+  let high = length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (compareIds(todos[middle]?.id ?? id, id) * direction < 0) low = middle + 1;
+    if (isBefore(middle)) low = middle + 1;
     else high = middle;
   }
   return low;
 }
+
+/** Returns the index of a to-do, or the index at which to insert it. The to-dos are in ascending order of id. */
+export const indexOf = (todos: readonly Todo[], id: TodoId): number =>
+  searchSorted(todos.length, (index) => compareIds(todos[index]?.id ?? id, id) < 0);
 
 /** Returns the to-do with an id. The to-dos are in ascending order of id. */
 export function findTodo(todos: readonly Todo[], id: TodoId): Todo | undefined {

@@ -1,7 +1,7 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
 import type { Confirmation } from "../../src/sdk/overlay.ts";
 import { listSettings, onSettingChange, readSetting, writeSetting } from "../settings.ts";
-import { type Change, type ChangeKind, isDeletion, newId, passId, type Target } from "./change.ts";
+import { type Change, type ChangeKind, newId, passId, type Target } from "./change.ts";
 import * as edits from "./edits.ts";
 
 /** The service's answer to one target of a change. */
@@ -32,24 +32,22 @@ export class Outbox extends EventTarget {
   owner = readSetting("owner");
   /** This window sends the changes of all windows. */
   sendsAll = false;
-  /** The keys of the changes that were made in this page. */
-  readonly #mine = new Set<string>();
-  /** The keys of the changes that the page found at its start, or that a closed page left. Without Web Locks, it sends these, too. */
-  readonly #found: Set<string>;
+  /** The keys of the changes that this window sends without Web Locks: it made or found them, or a closed page left them. */
+  readonly #mine: Set<string>;
   readonly #created = new Map<TodoId, Todo>();
 
   constructor() {
     super();
     onSettingChange((name, value) => {
       if (name === ANSWERS && value !== undefined) this.#keepAnswers(JSON.parse(value));
-      if (name === LEFT && value !== undefined) for (const key of JSON.parse(value)) this.#found.add(key);
+      if (name === LEFT && value !== undefined) for (const key of JSON.parse(value)) this.#mine.add(key);
       if (!name.startsWith(CHANGE)) return;
       const others = this.#all.filter(({ key }) => CHANGE + key !== name);
       // The event may be older than what is stored.
       this.#receive([...others, ...parseChange(name, readSetting(name))]);
     });
     this.reload();
-    this.#found = new Set(edits.toKeys(this.#all));
+    this.#mine = new Set(edits.toKeys(this.#all));
   }
 
   /** The changes of the owner, in order. Those of someone else are neither shown nor sent. */
@@ -203,17 +201,14 @@ export class Outbox extends EventTarget {
     return this.#all.filter(({ key, isHeld }) => isHeld === true && keys.has(key));
   }
 
-  /** Returns whether an unsent change deletes a to-do. A closing page may have sent it before earlier changes. */
-  isDeleting(id: TodoId): boolean {
-    return this.changes.some(
-      ({ kind, targets }) => isDeletion(kind) && targets.some((target) => target.id === id),
-    );
-  }
-
   /** Returns the changes that this window may send now, in groups that do not wait for each other. */
   selectReady(sending: ReadonlySet<string>, maxBulk: number): readonly (readonly Change[])[] {
-    const isOurs = (key: string): boolean => this.#mine.has(key) || this.#found.has(key);
-    return edits.selectReady(this.sendable, sending, ({ key }) => this.sendsAll || isOurs(key), maxBulk);
+    return edits.selectReady(
+      this.sendable,
+      sending,
+      ({ key }) => this.sendsAll || this.#mine.has(key),
+      maxBulk,
+    );
   }
 
   /** Marks a change as sent. Returns undefined if it was undone meanwhile. */

@@ -1,5 +1,5 @@
 import type { Todo, TodoId } from "../../src/sdk/client.ts";
-import { compareIds } from "../../src/sdk/json.ts";
+import { compareIds, searchSorted } from "../../src/sdk/json.ts";
 import { createMatcher } from "../../src/search.ts";
 
 export type Filter = "all" | "open" | "done";
@@ -58,16 +58,8 @@ export function select(todos: readonly Todo[], choice: Choice): Selection {
 }
 
 /** Returns the index of a row, or the index at which it would be. */
-export function indexOfRow({ rows, isOldestFirst }: Selection, item: Item): number {
-  let low = 0;
-  let high = rows.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (compare(rows[middle], item, isOldestFirst) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+export const indexOfRow = ({ rows, isOldestFirst }: Selection, item: Item): number =>
+  searchSorted(rows.length, (index) => compare(rows[index], item, isOldestFirst) < 0);
 
 /** Returns the index of the row of a to-do, or `undefined` if it has none. */
 export function findRow(selection: Selection, id: TodoId): number | undefined {

@@ -81,8 +81,9 @@ function showKeys(keys: readonly ApiKey[]): void {
   if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
 }
 
-/** Focuses a button, or the heading if the button is gone. Behind an open dialog, does nothing. */
-const focusButton = (id: string): void => (document.getElementById(id) ?? keysHeading).focus();
+/** Focuses a button, or the heading if the button is gone. The page does not scroll. Behind an open dialog, does nothing. */
+const focusButton = (id: string): void =>
+  (document.getElementById(id) ?? keysHeading).focus({ preventScroll: true });
 
 async function poll(): Promise<never> {
   while (true) {

@@ -194,7 +194,7 @@ export class Sender {
 
   /** Sends the request of one target. Throws if it must be sent again. */
   async #sendOne(kind: ChangeKind, target: Target, signal: AbortSignal): Promise<Result> {
-    const { api, outbox, state } = this.#options;
+    const { api, state } = this.#options;
     const { id, title } = target;
     const known = findTodo(state.confirmed, id);
     if (known !== undefined && known.title !== title) return { reason: "other" };
@@ -212,7 +212,7 @@ export class Sender {
       this.#onAnswered();
       if (error.code !== "todo_not_found") return { reason: error };
       const confirmation = { kind: "delete", todo: target, position: error.position } as const;
-      return isDeletion(kind) || outbox.isDeleting(id) ? { confirmation } : { confirmation, reason: "gone" };
+      return isDeletion(kind) ? { confirmation } : { confirmation, reason: "gone" };
     }
   }
 
