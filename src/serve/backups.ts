@@ -1,4 +1,4 @@
-import { accessSync, constants, readdirSync, rmSync, statSync } from "node:fs";
+import { accessSync, constants, readdirSync, rmSync, type StatsFs, statSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/config.ts";
@@ -108,20 +108,23 @@ export function scheduleBackups(
 
   if (metrics === undefined) return;
   // A disk that is gone must not make the whole scrape fail.
-  const disk = () => statfs(folder).catch(() => ({ bavail: Number.NaN, blocks: Number.NaN, bsize: 1 }));
+  const disk = (read: (stats: StatsFs) => number) => () => statfs(folder).then(read, () => Number.NaN);
   const lastSuccess = "When the last backup finished, in seconds since 1970; 0 if none exists.";
   const interval = "Time between two scheduled backups.";
   const free = "Free space on the backups' file system.";
+  const size = "Size of the backups' file system.";
   metrics.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
   metrics.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
-  metrics.gauge("todo_backup_disk_free_bytes", free, async () => {
-    const { bavail, bsize } = await disk();
-    return bavail * bsize;
-  });
-  metrics.gauge("todo_backup_disk_size_bytes", "Size of the backups' file system.", async () => {
-    const { blocks, bsize } = await disk();
-    return blocks * bsize;
-  });
+  metrics.gauge(
+    "todo_backup_disk_free_bytes",
+    free,
+    disk(({ bavail, bsize }) => bavail * bsize),
+  );
+  metrics.gauge(
+    "todo_backup_disk_size_bytes",
+    size,
+    disk(({ blocks, bsize }) => blocks * bsize),
+  );
 }
 
 /**

@@ -12,7 +12,6 @@ import { createService, type Service } from "../http/service.ts";
 import type { OnProgress } from "../storage/maintenance.ts";
 import { openStore } from "../storage/open.ts";
 import type { Store } from "../storage/store.ts";
-import type { TodoStore } from "../todo.ts";
 import { openCredentials } from "./credentials.ts";
 import { logKeyChanges } from "./key-log.ts";
 import { openLog, type ProcessLog } from "./log.ts";
@@ -32,12 +31,22 @@ const FLUSH_TIMEOUT_MS = 1000;
 /** With npm, one Ctrl-C arrives twice: from the terminal and, later on a busy machine, from npm. */
 const SAME_SIGNAL_MS = 500;
 
+/** What the parts of a server need at its start. */
+interface Start {
+  readonly config: Config;
+  readonly log: Log;
+  readonly metrics: Metrics | undefined;
+  /** Called with how much of the store is loaded. */
+  readonly onProgress: OnProgress;
+}
+
 /**
  * Runs the server until a signal shuts it down. Throws a UsageError if a setting cannot be used.
  * @param onProgress called with how much of the store is loaded
  */
 export async function serve(config: Config, onProgress: OnProgress): Promise<void> {
-  const { log, flush } = openLog(config.log.level);
+  const processLog = openLog(config.log.level);
+  const { log } = processLog;
   // Modules and libraries are loaded only if a setting needs them.
   const backups = config.backups.folder && (await import("./backups.ts"));
   const schedule = backups?.readSchedule(config);
@@ -47,14 +56,10 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
   if (simulation !== undefined && !onLoopback)
     throw new UsageError(`--simulate works on loopback only, and --host is ${host}: leave one out`);
   const { port } = config.metrics;
-  const metrics =
-    port === undefined
-      ? undefined
-      : new (await import("../http/observability/metrics.ts")).Metrics({
-          version,
-          runtime: `bun ${process.versions.bun}`,
-        });
-  const store = await openSeededStore(config, metrics, log, onProgress);
+  const build = { version, runtime: `bun ${process.versions.bun}` };
+  const metrics = port && new (await import("../http/observability/metrics.ts")).Metrics(build);
+  const start: Start = { config, log, metrics, onProgress };
+  const store = await openSeededStore(start);
   if (metrics !== undefined)
     (await import("./store-metrics.ts")).registerStoreMetrics(metrics, store, config.store.maxTodos);
   const credentials = await openCredentials(config, store.keys, log);
@@ -72,9 +77,9 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
     mcp: config.assistants.mcp ? (await import("../mcp/http.ts")).createMcpEndpoint({ version }) : undefined,
   });
   // First, because a server that cannot start must not acknowledge a write.
-  const metricsListener = metrics && port && (await serveMetrics(metrics, config.metrics.host, port, log));
-  const listener = await serveAt(service, config, metrics, log);
-  shutdownOnSignal(listener, config.shutdown.delay * 1000, store, log, flush);
+  const metricsListener = metrics && port && (await serveMetrics(metrics, port, start));
+  const listener = await serveAt(service, start);
+  shutdownOnSignal(listener, config.shutdown.delay * 1000, store, processLog);
   if (schedule !== undefined && store.id !== undefined)
     backups?.scheduleBackups(schedule, store.id, log, metrics);
   const metricsUrl = metricsListener && `${metricsListener.url}/metrics`;
@@ -96,26 +101,18 @@ export async function serve(config: Config, onProgress: OnProgress): Promise<voi
   if (stderr.isTTY) stderr.write(describeMemory(config.store.url.value));
 }
 
-async function serveMetrics(
-  metrics: Metrics,
-  host: string,
-  port: Sourced<number>,
-  log: Log,
-): Promise<Listener> {
+async function serveMetrics(metrics: Metrics, port: Sourced<number>, { config, log }: Start) {
+  const { host } = config.metrics;
   const onLoopback = isLoopback(await resolveAddress(host));
   const { createMetricsService } = await import("../http/listener/metrics.ts");
   const service = createMetricsService(metrics, onLoopback, log);
-  return listening((address) => listen(service, address), host, port);
+  return listening((address) => listen(service, address), { host, port });
 }
 
 /** Opens the store, and fills it from the file of --seed if it has never held a to-do. */
-async function openSeededStore(
-  config: Config,
-  metrics: Metrics | undefined,
-  log: Log,
-  onProgress: OnProgress,
-): Promise<Store> {
-  const open = () => openConfiguredStore(config, metrics, log, onProgress);
+async function openSeededStore(start: Start): Promise<Store> {
+  const { config, log, onProgress } = start;
+  const open = () => openConfiguredStore(start);
   const opened = await open();
   if (config.store.seed === undefined) return opened;
   const { seedStore } = await import("./seed.ts");
@@ -125,12 +122,7 @@ async function openSeededStore(
   return store;
 }
 
-async function openConfiguredStore(
-  config: Config,
-  metrics: Metrics | undefined,
-  log: Log,
-  onProgress: OnProgress,
-): Promise<Store> {
+async function openConfiguredStore({ config, log, metrics, onProgress }: Start): Promise<Store> {
   const { url, maxTodos, maxEvents, connections } = config.store;
   try {
     const onWarning = (reason: string) => log.warn({ reason }, "problem with the store");
@@ -152,18 +144,13 @@ async function openConfiguredStore(
 /** Returns the host and port that the server listens on, as clients send them. */
 export const getOwnHost = ({ address, tls }: Config): string => new URL(localUrl(address, tls)).host;
 
-async function serveAt(
-  service: Service,
-  { address: { host, port }, tls }: Config,
-  metrics: Metrics | undefined,
-  log: Log,
-): Promise<Listener> {
-  const { cert, key } = tls;
+async function serveAt(service: Service, { config, log, metrics }: Start): Promise<Listener> {
+  const { cert, key } = config.tls;
   if (cert === undefined || key === undefined)
-    return listening((address) => listen(service, address), host, port);
+    return listening((address) => listen(service, address), config.address);
   const { readCertificate, watchCertificate } = await import("./certificate.ts");
   const certificate = readCertificate({ cert, key });
-  const listener = listening((address) => listenTls(service, certificate, address), host, port);
+  const listener = listening((address) => listenTls(service, certificate, address), config.address);
   watchCertificate({ cert, key }, certificate, listener, log, metrics);
   return listener;
 }
@@ -171,8 +158,7 @@ async function serveAt(
 /** Returns the started listener. Throws a UsageError that says in plain words why it cannot listen. */
 function listening<T extends Listener>(
   start: (address: ListenOptions) => T,
-  host: string,
-  port: Sourced<number>,
+  { host, port }: Config["address"],
 ): T {
   const address = { host, port: port.value };
   try {
@@ -186,9 +172,8 @@ function listening<T extends Listener>(
 function shutdownOnSignal(
   listener: Listener,
   delayMs: number,
-  store: TodoStore,
-  log: Log,
-  flush: ProcessLog["flush"],
+  store: Store,
+  { log, flush }: ProcessLog,
 ): void {
   let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
   const exit = async (code: number): Promise<never> => {

@@ -12,27 +12,27 @@ export interface StartSubject extends Pick<ConfiguredCredentials, "demo" | "hasU
   readonly onLoopback: boolean;
 }
 
-/** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
-export function whereToOpen(listenerUrl: string, { onLoopback, access }: StartSubject): string {
+/** Returns the address of a listener for browsers on this machine, and who may send credentials to it. */
+function describeListener(listenerUrl: string, { onLoopback, access }: StartSubject) {
   const { protocol, hostname } = new URL(listenerUrl);
   const url = reachableUrl(listenerUrl);
   const acceptsOthers = protocol === "https:" || access.allowBasicOverHttp;
-  if (new URL(url).hostname !== hostname)
+  const isOnAll = new URL(url).hostname !== hostname;
+  return { url, acceptsOthers, isOnAll, acceptsPasswords: acceptsOthers || onLoopback || isOnAll };
+}
+
+/** Returns where to open the list. Without TLS, the server accepts the key over loopback only. */
+export function whereToOpen(listenerUrl: string, subject: StartSubject): string {
+  const { url, acceptsOthers, isOnAll, acceptsPasswords } = describeListener(listenerUrl, subject);
+  if (isOnAll)
     return `Open ${url} in a browser on this machine.${acceptsOthers ? "" : " Other machines need HTTPS."}`;
-  if (onLoopback || acceptsOthers) return `Open ${url} in a browser.`;
+  if (acceptsPasswords) return `Open ${url} in a browser.`;
   return "To open the list in a browser, set --tls-cert and --tls-key, or use a proxy that terminates TLS.";
 }
 
 /** Returns the addresses of the pages, each in one line. Leaves out pages that would reject every request. */
 export function describeAddresses(listenerUrl: string, subject: StartSubject): string {
-  const { protocol, hostname } = new URL(listenerUrl);
-  const url = reachableUrl(listenerUrl);
-  // The server accepts passwords over TLS and from this machine only.
-  const acceptsPasswords =
-    protocol === "https:" ||
-    subject.onLoopback ||
-    subject.access.allowBasicOverHttp ||
-    new URL(url).hostname !== hostname;
+  const { url, acceptsPasswords } = describeListener(listenerUrl, subject);
   if (subject.access.privateMode && !acceptsPasswords) return `${whereToOpen(listenerUrl, subject)}\n`;
   const lines = [`To-dos:    ${url}/`, `API docs:  ${url}/docs`];
   const how = subject.demo && `  (user ${subject.demo.user}, with the password below)`;

@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { createServer } from "node:net";
 import type { Command } from "commander";
 import { describeListenError, localUrl, resolveAddress } from "../../config/address.ts";
 import { type Config, type Flags, readConfig, readSettings, readTls } from "../../config/config.ts";
@@ -106,17 +104,12 @@ async function checkPort({ address }: Config, isRunning: boolean): Promise<Outco
   const { host, port } = address;
   if (isRunning) return ["ok", `${port.value} on ${host} is used by a running todo server`];
   if (port.value === 0) return ["ok", `the server uses any free port on ${host}`];
-  const server = createServer();
   try {
-    await once(
-      server.listen({ host: await resolveAddress(host), port: port.value, exclusive: true }),
-      "listening",
-    );
+    const hostname = await resolveAddress(host);
+    Bun.listen({ hostname, port: port.value, exclusive: true, socket: { data() {} } }).stop();
     return ["ok", `${port.value} on ${host} is free`];
   } catch (error) {
     return ["failed", describeListenError(error, { host, port: port.value }, port.source)];
-  } finally {
-    server.close();
   }
 }
 

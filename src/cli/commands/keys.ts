@@ -33,8 +33,11 @@ import { isLoopbackOrigin } from "../../http/policy/address.ts";
 import { formatLink, renderQrCode } from "../../sign-in-link.ts";
 import { openKeys } from "../../storage/open.ts";
 import { quoteArgument } from "../../storage/sqlite/rescue.ts";
+import type { CommandContext } from "../client-command.ts";
 import { addStoreCommand, KEPT_URLS } from "../command.ts";
 import { type CommandProcess, printError, writeStdout } from "../terminal/output.ts";
+
+type Context = Pick<CommandContext, "process" | "flags">;
 
 const NEWEST = "name of the client, for its newest key, or id of a key";
 
@@ -56,18 +59,18 @@ export function addKeysCommand(program: Command, process: CommandProcess): void 
       "--link [url]",
       "print a link and a QR code that sign in one browser within ten minutes, instead of the token; url: the address of the service, by default TODO_URL",
     )
-    .action((name: string, flags: Flags) => create(process, name, flags));
+    .action((name: string, flags: Flags) => create({ process, flags }, name));
   add("link", "Print a link and a QR code that sign in another browser of a client. Its token stays valid.")
     .argument("<name-or-id>", NEWEST)
     .argument("[url]", "address of the service, by default TODO_URL")
-    .action((key: string, url: string | undefined, flags: Flags) => link(process, key, url, flags));
+    .action((key: string, url: string | undefined, flags: Flags) => link({ process, flags }, key, url));
   add("list", "List all API keys. Their tokens are not stored.").action((flags: Flags) =>
-    list(process, flags),
+    list({ process, flags }),
   );
   add("rename", "Rename an API key, or what follows the owner in the name of a browser.")
     .argument("<name-or-id>", NEWEST)
     .argument("<new-name>", "new name")
-    .action((key: string, name: string, flags: Flags) => rename(process, key, name, flags));
+    .action((key: string, name: string, flags: Flags) => rename({ process, flags }, key, name));
   add("rotate", "Replace an API key and print the new token, which is shown only once.")
     .argument("<name-or-id>", NEWEST)
     .option(
@@ -75,13 +78,13 @@ export function addKeysCommand(program: Command, process: CommandProcess): void 
       "how long the old key stays valid; 0 revokes it immediately",
       DEFAULT_OVERLAP,
     )
-    .action((key: string, flags: Flags) => rotate(process, key, flags));
+    .action((key: string, flags: Flags) => rotate({ process, flags }, key));
   add("revoke", "Revoke an API key, or all keys of a client, immediately.")
     .argument("<name-or-id>", "name of the client or id of a key")
-    .action((key: string, flags: Flags) => revoke(process, key, flags));
+    .action((key: string, flags: Flags) => revoke({ process, flags }, key));
 }
 
-async function create(process: CommandProcess, name: string, flags: Flags): Promise<void> {
+async function create({ process, flags }: Context, name: string): Promise<void> {
   const checked = asUsageError("the name", () => parseKeyName(name));
   const lifetime = asUsageError(`--expires "${flags.expires}"`, () => parseLifetime(flags.expires));
   const scope = asUsageError(`--scope "${flags.scope}"`, () => parseScope(flags.scope));
@@ -96,17 +99,13 @@ async function create(process: CommandProcess, name: string, flags: Flags): Prom
     if (serviceUrl === undefined) await show(process, minted);
     else await showLink(process, keys, minted.key, serviceUrl);
   };
-  await withKeys(process, flags, work, { createIfMissing: true });
+  await withKeys({ process, flags }, work, { createIfMissing: true });
 }
 
-async function link(
-  process: CommandProcess,
-  nameOrId: string,
-  url: string | undefined,
-  flags: Flags,
-): Promise<void> {
+async function link(context: Context, nameOrId: string, url: string | undefined): Promise<void> {
+  const { process } = context;
   const serviceUrl = parseLinkUrl(process, url ?? true, "the URL");
-  await withKeys(process, flags, async (keys) => {
+  await withKeys(context, async (keys) => {
     const newest = await findNewest(keys, nameOrId);
     if (newest.kind !== undefined)
       throw new UsageError(
@@ -116,13 +115,8 @@ async function link(
   });
 }
 
-async function rename(
-  process: CommandProcess,
-  nameOrId: string,
-  newName: string,
-  flags: Flags,
-): Promise<void> {
-  await withKeys(process, flags, async (keys) => {
+async function rename(context: Context, nameOrId: string, newName: string): Promise<void> {
+  await withKeys(context, async (keys) => {
     const newest = await findNewest(keys, nameOrId);
     const all = await keys.list();
     const { id, name } = await renameKey(keys, newest, newName, all).catch((error) => {
@@ -131,7 +125,7 @@ async function rename(
         ? new UsageError("another key has this name: choose a different one")
         : toUsageError("the name", error);
     });
-    process.stdout.write(`renamed ${id} to ${escapeControls(name)}\n`);
+    context.process.stdout.write(`renamed ${id} to ${escapeControls(name)}\n`);
   });
 }
 
@@ -162,18 +156,19 @@ async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: 
   await writeStdout(process, `${link}\n`);
 }
 
-async function list(process: CommandProcess, flags: Flags): Promise<void> {
+async function list(context: Context): Promise<void> {
+  const { stdout, stderr } = context.process;
   const now = Date.now();
-  await withKeys(process, flags, async (keys) => {
+  await withKeys(context, async (keys) => {
     const all = (await keys.list()).filter((key) => isListed(key, now));
-    if (all.length === 0) process.stderr.write("No API keys.\n");
-    else process.stdout.write(table([HEAD, ...all.map((key) => formatRow(key, all, now))]));
+    if (all.length === 0) stderr.write("No API keys.\n");
+    else stdout.write(table([HEAD, ...all.map((key) => formatRow(key, all, now))]));
   });
 }
 
-async function rotate(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
+async function rotate({ process, flags }: Context, nameOrId: string): Promise<void> {
   const overlap = asUsageError(`--overlap "${flags.overlap}"`, () => parseOverlap(flags.overlap));
-  await withKeys(process, flags, async (keys) => {
+  await withKeys({ process, flags }, async (keys) => {
     const newest = await findNewest(keys, nameOrId);
     const now = Date.now();
     const minted = await rotateKey(keys, newest.id, overlap, now);
@@ -184,15 +179,15 @@ async function rotate(process: CommandProcess, nameOrId: string, flags: Flags): 
   });
 }
 
-async function revoke(process: CommandProcess, nameOrId: string, flags: Flags): Promise<void> {
-  await withKeys(process, flags, async (keys) => {
+async function revoke(context: Context, nameOrId: string): Promise<void> {
+  await withKeys(context, async (keys) => {
     let revoked = await named(keys, nameOrId);
     if (revoked.length === 0) throw unknownKey();
     // A concurrent rotation may add another key, so repeat until none is left.
     for (; revoked.length > 0; revoked = await named(keys, nameOrId)) {
       for (const { id, name } of revoked) {
         await keys.delete(id);
-        process.stdout.write(`revoked ${id} of ${escapeControls(name)}\n`);
+        context.process.stdout.write(`revoked ${id} of ${escapeControls(name)}\n`);
       }
       if (revoked[0]?.id === nameOrId) return;
     }
@@ -215,8 +210,7 @@ async function findNewest(keys: KeyStore, nameOrId: string): Promise<Key> {
 
 /** Runs `work` on the API keys of the configured store. Throws every failure as a CommandError. */
 async function withKeys(
-  process: CommandProcess,
-  flags: Flags,
+  { process, flags }: Context,
   work: (keys: KeyStore) => Promise<void>,
   { createIfMissing } = { createIfMissing: false },
 ): Promise<void> {
