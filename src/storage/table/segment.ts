@@ -4,23 +4,14 @@ import type { TodoId } from "../../todo.ts";
 const CAPACITY = 768;
 const MAX_BYTES = 36 * 1024;
 const FIRST_BYTES = 4096;
+/** Most full segments need this, because the last to-do may end beyond the limit. */
+const FULL_BYTES = MAX_BYTES + 1024;
+const MAX_UNUSED_BYTES = 4096;
 /** The greatest difference of two ids in a segment. */
 const MAX_DISTANCE = 0xffff_ffff;
 const TRUE = new TextEncoder().encode("true}");
 const FALSE = new TextEncoder().encode("false}");
 const COMMA = 0x2c;
-const encoder = new TextEncoder();
-
-/** Encoded to-dos by ascending id, separated by commas. */
-interface TodoRun {
-  readonly firstId: TodoId;
-  readonly count: number;
-  /** The difference between each id and `firstId`, up to MAX_DISTANCE. */
-  readonly distances: Uint32Array;
-  /** The start of each to-do's bytes. The one after the last is where the next to-do would start. */
-  readonly starts: Uint32Array;
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
 
 /**
  * Up to 768 encoded to-dos by ascending id, each preceded by a comma. Concatenated segments are therefore the inside
@@ -54,18 +45,19 @@ export class Segment {
     return !this.#isFull() && Number(id - this.firstId) <= MAX_DISTANCE;
   }
 
-  /** Adds a to-do for which `canAppend` is true. Returns the number of bytes added. */
-  append(id: TodoId, json: string): number {
+  /** Adds an encoded to-do for which `canAppend` is true. Returns the number of bytes added. */
+  append(id: TodoId, json: Uint8Array): number {
     const start = this.#offset(this.#count);
-    // A UTF-16 unit becomes at most three bytes of UTF-8.
-    this.#reserve(start + 1 + json.length * 3);
+    const end = start + 1 + json.length;
+    this.#reserve(end);
     this.#bytes[start] = COMMA;
-    const end = start + 1 + encoder.encodeInto(json, this.#bytes.subarray(start + 1)).written;
+    this.#bytes.set(json, start + 1);
     this.#distances[this.#count] = Number(id - this.firstId);
-    this.#states[this.#count] = Number(this.#bytes[end - TRUE.length] === TRUE[0]);
+    this.#states[this.#count] = Number(json.at(-TRUE.length) === TRUE[0]);
     this.#count++;
     this.#offsets[this.#count] = end;
-    this.#trim();
+    if (this.#isFull() && end < this.#bytes.length - MAX_UNUSED_BYTES)
+      this.#bytes = this.#bytes.slice(0, end);
     return end - start;
   }
 
@@ -151,44 +143,11 @@ export class Segment {
 
   /** Appends the to-dos of the next segment. */
   merge(next: Segment): void {
-    const { firstId, count } = next;
-    const [distances, starts, bytes] = [next.#distances, next.#offsets, next.#bytes.subarray(1)];
-    this.appendRun({ firstId, count, distances, starts, bytes }, 0);
-  }
-
-  /**
-   * Adds as many to-dos as fit, from an index on; `canAppend` is true for the first one. Returns the index of the first one that
-   * does not fit.
-   */
-  appendRun({ firstId, count, distances, starts, bytes }: TodoRun, from: number): number {
-    const first = starts[from] ?? 0;
-    const offset = this.#offset(this.#count);
-    const gap = Number(firstId - this.firstId);
-    let index = from;
-    let next = first;
-    for (; index < count && !this.#isFull(); index++) {
-      const distance = gap + (distances[index] ?? 0);
-      if (distance > MAX_DISTANCE) break;
-      next = starts[index + 1] ?? 0;
-      this.#distances[this.#count] = distance;
-      this.#states[this.#count] = Number(bytes[next - 1 - TRUE.length] === TRUE[0]);
-      this.#count++;
-      this.#offsets[this.#count] = offset + next - first;
-    }
-    this.#reserve(offset + next - first);
-    this.#bytes[offset] = COMMA;
-    this.#bytes.set(bytes.subarray(first, next - 1), offset + 1);
-    this.#trim();
-    return index;
+    for (let slot = 0; slot < next.count; slot++) this.append(next.idAt(slot), next.json(slot));
   }
 
   #isFull(): boolean {
     return this.#count === CAPACITY || this.#offset(this.#count) >= MAX_BYTES;
-  }
-
-  #trim(): void {
-    const end = this.#offset(this.#count);
-    if (this.#isFull() && end < this.#bytes.length) this.#bytes = this.#bytes.slice(0, end);
   }
 
   #firstAtOrAfter(distance: number): number {
@@ -213,7 +172,8 @@ export class Segment {
 
   #reserve(length: number): void {
     if (length <= this.#bytes.length) return;
-    const bytes = new Uint8Array(Math.max(length, Math.ceil(this.#bytes.length * 1.5)));
+    // Few steps, because a start fills many segments.
+    const bytes = new Uint8Array(Math.max(length, Math.min(this.#bytes.length * 4, FULL_BYTES)));
     bytes.set(this.#bytes);
     this.#bytes = bytes;
   }
@@ -225,24 +185,4 @@ export class Segment {
   #offset(slot: number): number {
     return this.#offsets[slot] ?? 0;
   }
-}
-
-/** Encodes to-dos at once, from an index on, as far as their ids are near enough. */
-export function encodeRun(
-  todos: readonly (readonly [id: TodoId, json: string, ...unknown[]])[],
-  from: number,
-): TodoRun {
-  const firstId = todos[from]?.[0] ?? 0n;
-  const far = todos.findIndex(([id]) => id - firstId > MAX_DISTANCE);
-  const near = todos.slice(from, far < 0 ? undefined : far);
-  const text = `${near.map(([, json]) => json).join(",")},`;
-  const bytes = encoder.encode(text);
-  const lengthOf = bytes.length === text.length ? ({ length }: string) => length : Buffer.byteLength;
-  const distances = new Uint32Array(near.length);
-  const starts = new Uint32Array(near.length + 1);
-  for (const [index, [id, json]] of near.entries()) {
-    distances[index] = Number(id - firstId);
-    starts[index + 1] = (starts[index] ?? 0) + lengthOf(json) + 1;
-  }
-  return { firstId, count: near.length, distances, starts, bytes };
 }

@@ -1,5 +1,5 @@
 import type { ListQuery, TodoId, TodoList } from "../../todo.ts";
-import { encodeRun, Segment } from "./segment.ts";
+import { Segment } from "./segment.ts";
 
 const MAX_BLOB_BYTES = 1024 * 1024;
 const CHUNK_BYTES = 16 * 1024;
@@ -26,22 +26,9 @@ export class Table {
   }
 
   /** Adds an encoded to-do. The id must be greater than all earlier ids. */
-  append(id: TodoId, json: string): void {
-    this.#bytes += this.#tailFor(id).append(id, json);
+  append(id: TodoId, json: string | Uint8Array): void {
+    this.#bytes += this.#tailFor(id).append(id, typeof json === "string" ? encoder.encode(json) : json);
     this.#count++;
-    this.#cachedList = undefined;
-  }
-
-  /** Adds encoded to-dos, by ascending ids that are greater than all earlier ids. Faster than one after another. */
-  appendAll(todos: readonly (readonly [id: TodoId, json: string, ...unknown[]])[]): void {
-    for (let from = 0; from < todos.length; ) {
-      const run = encodeRun(todos, from);
-      from += run.count;
-      for (let next = 0; next < run.count; )
-        next = this.#tailFor(run.firstId + BigInt(run.distances[next] ?? 0)).appendRun(run, next);
-      this.#bytes += run.starts[run.count] ?? 0;
-      this.#count += run.count;
-    }
     this.#cachedList = undefined;
   }
 
@@ -180,6 +167,7 @@ function* textsOf(segments: readonly Segment[]): Generator<readonly string[]> {
     yield Array.from({ length: segment.count }, (_, slot) => decoder.decode(segment.json(slot)));
 }
 
+const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 type Filter = Omit<ListQuery, "limit">;
