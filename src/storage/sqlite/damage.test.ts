@@ -15,7 +15,6 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import fc from "fast-check";
 import { skipFor } from "../../../test/skip.ts";
 import { eachEvent } from "../../../test/store.ts";
 import { read } from "../../../test/store-contract.ts";
@@ -600,32 +599,6 @@ test.each(["id = 3", "title_hash = key_hash", "created_at = created_at + 1", "ke
     expect((await check(path)).map(({ detail }) => detail)).toEqual(Array(4).fill("ok"));
   },
 );
-
-test("the checksum matches the contents after every sequence of writes", async () => {
-  const write = fc.oneof(
-    fc.record({ type: fc.constant("insert" as const), title: fc.string({ unit: "binary", minLength: 1 }) }),
-    fc.record({ type: fc.constant("setDone" as const), id: fc.bigInt(1n, 6n), done: fc.boolean() }),
-    fc.record({ type: fc.constant("delete" as const), id: fc.bigInt(1n, 6n) }),
-  );
-  await fc.assert(
-    fc.asyncProperty(fc.array(fc.array(write, { maxLength: 10 }), { maxLength: 4 }), async (batches) => {
-      const path = newPath();
-      const store = await openSqlite(path);
-      for (const batch of batches) {
-        // Concurrent writes share a batch.
-        await Promise.all(
-          batch.map((one) => {
-            if (one.type === "insert") return store.insert(one.title);
-            return one.type === "delete" ? store.delete(one.id) : store.setDone(one.id, one.done);
-          }),
-        );
-      }
-      await store.close();
-      expect(await warningsOf(path)).toEqual([]);
-    }),
-    { numRuns: 15 },
-  );
-});
 
 test("the checksum matches the contents after changes to API keys by the server and by a command", async () => {
   const path = await stopped();

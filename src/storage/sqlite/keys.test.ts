@@ -155,18 +155,6 @@ test("a key that a command has made or revoked is valid or not when the command 
   await server.close();
 });
 
-test("concurrent inserts of one name on both connections create one key", async () => {
-  await using twice = await openTwice(newPath());
-  const { served, beside } = twice;
-  for (let round = 0; round < 20; round++) {
-    const [one, other] = await Promise.all(
-      [served, beside].map(({ keys }) => createKey(keys, `${round}`, undefined, NOW)),
-    );
-    expect([one, other].filter((minted) => minted !== undefined)).toHaveLength(1);
-  }
-  expect(await served.keys.list()).toHaveLength(20);
-});
-
 test("keys and to-dos can be created concurrently", async () => {
   await using twice = await openTwice(newPath());
   const { served, beside } = twice;

@@ -3,7 +3,6 @@ import { expect, spyOn, test } from "bun:test";
 import {
   copyFileSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   renameSync,
   rmSync,
@@ -21,7 +20,6 @@ import { encodeTodo, type TodoId } from "../../todo.ts";
 import { TodoState } from "../state.ts";
 import type { Store } from "../store.ts";
 
-import { backup, restore } from "./maintenance.ts";
 import { MAX_SQLITE_ID, putCounters, readCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
 
@@ -204,13 +202,6 @@ test("openSqlite creates a store whose creation was cut off", async () => {
   await store.close();
 });
 
-test("openSqlite rejects a path that is too long for SQLite", async () => {
-  const long = join(folder, "x".repeat(200), "x".repeat(200), "x".repeat(100));
-  expect((await errorOf(openSqlite(long))).message).toContain(
-    "is too long: SQLite accepts paths of 499 bytes",
-  );
-});
-
 test("a start whose first check of the files fails does not check them again", async () => {
   using timers = spyOn(globalThis, "setInterval");
   const { postMessage } = Worker.prototype;
@@ -220,20 +211,6 @@ test("a start whose first check of the files fails does not check them again", a
   });
   await errorOf(openSqlite(newPath()));
   expect(timers).not.toHaveBeenCalled();
-});
-
-test("a path of the greatest length can be served, backed up and restored", async () => {
-  const own = mkdtempSync(join(folder, "long-"));
-  const deep = join(own, "x".repeat(150), "x".repeat(150));
-  mkdirSync(deep, { recursive: true });
-  const path = join(deep, "y".repeat(499 - Buffer.byteLength(deep) - 1));
-  const store = await openSqlite(path);
-  await store.insert("a");
-  await store.close();
-  const backedUp = join(own, "backup");
-  const { signal } = new AbortController();
-  await backup(path, backedUp, { signal });
-  expect(await restore(path, backedUp, { signal })).toMatchObject({ todos: 1 });
 });
 
 test("a store whose memory misses a batch that is on disk is not ready, and has the batch after a restart", async () => {
