@@ -101,8 +101,6 @@ export function describeError(error: unknown, service: ServiceAddress): string {
 
 export function toCommandError(error: unknown, service: ServiceAddress): CommandError {
   const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";
-  return new CommandError(
-    describeError(error, service),
-    isUnauthorized ? UNAUTHORIZED_EXIT_CODE : FAILED_EXIT_CODE,
-  );
+  const exitCode = isUnauthorized ? UNAUTHORIZED_EXIT_CODE : FAILED_EXIT_CODE;
+  return new CommandError(describeError(error, service), exitCode);
 }

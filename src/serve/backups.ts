@@ -109,22 +109,16 @@ export function scheduleBackups(
   if (metrics === undefined) return;
   // A disk that is gone must not make the whole scrape fail.
   const disk = (read: (stats: StatsFs) => number) => () => statfs(folder).then(read, () => Number.NaN);
+  const freeBytes = disk(({ bavail, bsize }) => bavail * bsize);
+  const allBytes = disk(({ blocks, bsize }) => blocks * bsize);
   const lastSuccess = "When the last backup finished, in seconds since 1970; 0 if none exists.";
   const interval = "Time between two scheduled backups.";
   const free = "Free space on the backups' file system.";
   const size = "Size of the backups' file system.";
   metrics.gauge("todo_backup_last_success_timestamp_seconds", lastSuccess, () => last / 1000);
   metrics.gauge("todo_backup_interval_seconds", interval, () => everyMs / 1000);
-  metrics.gauge(
-    "todo_backup_disk_free_bytes",
-    free,
-    disk(({ bavail, bsize }) => bavail * bsize),
-  );
-  metrics.gauge(
-    "todo_backup_disk_size_bytes",
-    size,
-    disk(({ blocks, bsize }) => blocks * bsize),
-  );
+  metrics.gauge("todo_backup_disk_free_bytes", free, freeBytes);
+  metrics.gauge("todo_backup_disk_size_bytes", size, allBytes);
 }
 
 /**

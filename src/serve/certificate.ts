@@ -7,10 +7,7 @@ import type { Log } from "../http/observability/log.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
 
 /** The paths of a certificate and its private key. */
-interface CertificateFiles {
-  readonly cert: Sourced;
-  readonly key: Sourced;
-}
+type CertificateFiles = Readonly<Record<"cert" | "key", Sourced>>;
 
 /** Reads a certificate and its key. Throws a UsageError if they cannot be used. */
 export function readCertificate({ cert, key }: CertificateFiles): Certificate {

@@ -156,11 +156,10 @@ export function addHealthCommand(program: Command, process: CommandProcess): voi
       const address = readSettings(SETTINGS.address, flags, process.env);
       const tls = readTls(flags, process.env);
       const { port } = address;
-      if (port.value === 0) {
+      if (port.value === 0)
         throw new UsageError(
           `port 0 means any free port: set ${port.source} to the port that the server listens on`,
         );
-      }
       const url = `${localUrl(address, tls)}/${flags.ready === true ? "readyz" : "livez"}`;
       const failure = await probe(url);
       if (failure !== undefined) throw new CommandError(`${url}: ${failure}`);

@@ -91,11 +91,10 @@ async function create({ process, flags }: Context, name: string): Promise<void> 
   const serviceUrl = flags.link === undefined ? undefined : parseLinkUrl(process, flags.link, "--link");
   const work = async (keys: KeyStore): Promise<void> => {
     const minted = await createKey(keys, checked, lifetime, Date.now(), scope);
-    if (minted === undefined) {
+    if (minted === undefined)
       throw new UsageError(
         `a key with this name already exists: run todo keys ${serviceUrl === undefined ? "rotate for a new token" : "link for another link"}, or choose another name`,
       );
-    }
     if (serviceUrl === undefined) await show(process, minted);
     else await showLink(process, keys, minted.key, serviceUrl);
   };
