@@ -339,24 +339,20 @@ export class VirtualList {
     }
   }
 
-  /** Returns the rows that the document should contain. @param top where those that it contains begin, in the window */
+  /**
+   * Returns the rows that the document should contain. Those that it has stay as long as they reach far enough, and not too far.
+   * @param top where those that it contains begin, in the window
+   */
   #selectWindow(top: number, bottom: number): readonly [start: number, end: number] {
-    const toRows = (pixels: number): number => Math.ceil(pixels / this.#rowHeight);
-    const clamp = (index: number): number => Math.min(Math.max(index, 0), this.#length);
-    let [start, end] = [this.#start, this.#end];
-    if (bottom < 0 || top > innerHeight) {
-      start = Math.min(
-        clamp(start - toRows(top + MARGIN_PX)),
-        Math.max(0, this.#length - toRows(innerHeight)),
-      );
-      return [start, clamp(start + toRows(innerHeight + 2 * MARGIN_PX))];
-    }
-    if (top > -MARGIN_PX) start -= toRows(top + MARGIN_PX);
-    else if (top < -2 * MARGIN_PX) start += toRows(-top - 1.5 * MARGIN_PX);
-    const rest = bottom - innerHeight;
-    if (rest < MARGIN_PX) end += toRows(MARGIN_PX - rest);
-    else if (rest > 2 * MARGIN_PX) end -= toRows(rest - 1.5 * MARGIN_PX);
-    return [clamp(start), Math.max(clamp(end), clamp(start))];
+    /** Returns how many rows are too many outside of the window, on one side. */
+    const toExcess = (pixels: number): number =>
+      pixels >= MARGIN_PX && pixels <= 2 * MARGIN_PX
+        ? 0
+        : Math.ceil((pixels - 1.5 * MARGIN_PX) / this.#rowHeight);
+    const lastStart = Math.max(0, this.#length - Math.ceil(innerHeight / this.#rowHeight));
+    const start = Math.min(Math.max(this.#start + toExcess(-top), 0), lastStart);
+    const end = this.#end - toExcess(bottom - innerHeight);
+    return [start, Math.min(Math.max(end, start), this.#length)];
   }
 
   #renderRows(start: number, end: number): void {
