@@ -44,7 +44,10 @@ export class Outbox extends EventTarget {
       if (!name.startsWith(CHANGE)) return;
       const others = this.#all.filter(({ key }) => CHANGE + key !== name);
       // The event may be older than what is stored.
-      this.#receive([...others, ...parseChange(name, readSetting(name))]);
+      const stored = parseChange(name, readSetting(name));
+      const isGone = stored.length === 0 && value !== undefined;
+      const answered = isGone ? this.#all.filter((change) => !others.includes(change)).map(asSent) : stored;
+      this.#receive([...others, ...answered]);
     });
     this.reload();
     this.#mine = new Set(edits.toKeys(this.#all));
@@ -112,17 +115,12 @@ export class Outbox extends EventTarget {
     if (!this.unstored.aborted) this.#receive([...readStored(), ...this.#all.filter(({ isHeld }) => isHeld)]);
   }
 
-  /**
-   * Reads what another window has stored, before the events that say so: it may send a change. One that is not stored any more has
-   * its answer, and counts as sent until the events bring it.
-   */
+  /** Reads what another window has stored, before the events that say so: it may send a change. */
   #readAhead(): void {
     if (this.unstored.aborted) return;
     const stored = readStored();
     const known = edits.toKeys(stored);
-    const rest = this.#all.filter(({ key }) => !known.has(key));
-    const answered = edits.toKeys(rest.filter(({ isHeld }) => isHeld !== true));
-    this.#receive([...stored, ...edits.markSent(rest, answered, "")]);
+    this.#receive([...stored, ...this.#all.filter(({ key }) => !known.has(key)).map(asSent)]);
   }
 
   /** Deletes the changes of someone else who used this browser before, and returns them. */
@@ -255,6 +253,9 @@ function tell(name: string, message: readonly unknown[]): void {
 }
 
 const isStored = ({ key }: Change): boolean => readSetting(CHANGE + key) !== undefined;
+
+/** A change that is not stored any more has its answer, and counts as sent until the events bring that. */
+const asSent = (change: Change): Change => (change.isHeld === true ? change : { sent: "", ...change });
 
 const readStored = (): readonly Change[] =>
   [...listSettings(CHANGE)].flatMap(([name, text]) => parseChange(name, text));

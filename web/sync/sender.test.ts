@@ -393,7 +393,6 @@ describe("the unsent changes", () => {
     if (creation === undefined) throw new Error("nothing was added");
     history.do("done", [target], () => {});
     sending.reload();
-    sending.claim(creation, "a-1");
     const { setItem, removeItem } = MemoryStorage.prototype;
     const log = (key: string, newValue: string | null): void => {
       events.push(Object.assign(new Event("storage"), { key, newValue }));
@@ -408,9 +407,12 @@ describe("the unsent changes", () => {
         log(key, null);
       },
     });
+    sending.claim(creation, "a-1");
     const todo = { ...target, id: "1" };
     const answer = { id: target.id, kind: "create", todo, position: "a-2" } as const;
     sending.settle(creation, new Set([target.id]), [answer]);
+    // The first event says that the creation is sent.
+    for (const event of events.splice(0, 1)) dispatchEvent(event);
     history.undo();
     history.undo();
     expect(state.todos).toEqual([]);
