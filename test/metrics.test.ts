@@ -16,12 +16,6 @@ import { until } from "./until.ts";
 const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = temporaryFolder();
 
-test("metrics are off unless a port is set", async () => {
-  await using server = serve();
-  await server.url;
-  expect(server.stdout()).not.toContain("metrics");
-});
-
 test("the metrics port has its own host setting", async () => {
   await using server = serve("--metrics-port", "0", "--metrics-host", "127.0.0.2");
   expect(await metricsUrl(server)).toMatch(/^http:\/\/127\.0\.0\.2:\d+\/metrics$/);

@@ -113,13 +113,17 @@ describe.each([
   });
 });
 
-test("a credentials file that changes just after the start is read again", async () => {
+test("a credentials file that changes just after the start is read again, and revokes the client's streams", async () => {
   const clientsFile = file(entryOf("carol", "one"));
   const { log, text } = capturingLog();
-  const { accepted } = await openCredentials(readConfig({ clientsFile }, {}), openMemory().keys, log);
+  const config = readConfig({ clientsFile, private: true }, {});
+  const { accepted } = await openCredentials(config, openMemory().keys, log);
+  const client = await accepted.lookupClient("one");
+  expect(client?.isRevoked?.()).toBe(false);
   // The length is the same, and the modification time may be, depending on the file system.
   writeFileSync(clientsFile, entryOf("carol", "two"));
   await until(() => text().includes(READ), "the file is read again");
+  expect(client?.isRevoked?.()).toBe(true);
   expect([await accepted.lookupClient("one"), await accepted.lookupClient("two")]).toMatchObject([
     undefined,
     { name: "carol" },
@@ -140,7 +144,6 @@ test("a clients file that is a pipe is read only once", async () => {
   expect([await writer.exited, lines]).toEqual([0, []]);
 });
 
-const MD5 = "$apr1$if4VvfQf$H3L.N4bnUtfk9sdo842CJ/";
 const [CLIENTS, USERS, MODULE] = ["clientsFile", "usersFile", "authModule"];
 
 /** Returns the reason why credentials from a file are rejected, after the flag and the path. */
@@ -156,11 +159,8 @@ async function rejection(setting: string, path: string): Promise<string> {
 test.each([
   ["no clients", CLIENTS, "", "the file has no entries"],
   ["a client without a hash", CLIENTS, `${CLIENT}\nbob\n`, 'line 3 is not "name:'],
-  ["a token", CLIENTS, "\nalice:s3cret\n", "line 2 has no SHA-256 in hex"],
   ["no users", USERS, "# none yet\n\n", "the file has no entries"],
-  ["a user without a hash", USERS, `# users\n${USER}al\n`, 'line 3 is not "user:hash"'],
   ["a plain password", USERS, `al:s3cret\n`, "line 1 (al) has no whole hash"],
-  ["MD5", USERS, `${USER}al:${MD5}\n`, "line 2 (al) has no whole hash of bcrypt"],
   ["a syntax error", MODULE, "export const lookupClient = (\n", "cannot load the module: "],
   ["a throw", MODULE, 'throw new Error("a\\nb");\n', "cannot load the module: a"],
   ["no exports", MODULE, "export {};\n", "the module exports neither lookupClient nor checkUser"],
@@ -168,7 +168,7 @@ test.each([
 ])("openCredentials rejects a file with %s, in one line", async (_what, setting, text, reason) => {
   const said = await rejection(setting, moduleFile(text));
   expect(said).toStartWith(reason);
-  for (const secret of ["s3cret", MD5]) expect(said).not.toContain(secret);
+  expect(said).not.toContain("s3cret");
 });
 
 test.each([

@@ -198,11 +198,8 @@ test.each([
 });
 
 async function isAccepted(options: ConnectionOptions): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = connect(options);
-  socket.on("secureConnect", () => resolve(true));
-  socket.on("error", () => resolve(false));
-  const isConnected = await promise;
+  const isConnected = await becomesSecure(socket);
   socket.destroy();
   return isConnected;
 }

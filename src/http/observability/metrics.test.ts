@@ -273,21 +273,6 @@ test("subscribers are counted while they are connected", async () => {
   }
 });
 
-test("the process and the build have metrics", async () => {
-  await using service = startObserved();
-  const samples = await service.samples();
-  expect(samples.get('todo_build_info{version="1.2.3",runtime="bun 4.5.6"}')).toBe(1);
-  const figures = [
-    ...["process_cpu_user_seconds_total", "process_cpu_system_seconds_total", "process_cpu_seconds_total"],
-    ...["process_resident_memory_bytes", "process_open_fds", "todo_js_heap_used_bytes"],
-  ];
-  for (const name of figures) expect([name, samples.get(name)]).toEqual([name, expect.any(Number)]);
-  const { rss } = process.memoryUsage();
-  expect(samples.get("process_resident_memory_bytes")).toBeWithin(rss / 2, rss * 2);
-  const startedAt = Date.now() / 1000 - process.uptime();
-  expect(samples.get("process_start_time_seconds")).toBeWithin(startedAt - 5, startedAt + 5);
-});
-
 test("a metric shows a blocked event loop", async () => {
   await using service = startObserved();
   const lag = "nodejs_eventloop_lag_max_seconds";
