@@ -49,6 +49,20 @@ export function useTodosPage(...settings: Parameters<typeof useChromium>) {
   return { ...chromium, openList };
 }
 
+/** Opens a list in a page whose clock the test moves. */
+export async function openWithClock(page: Page, url: string, titles: readonly string[]): Promise<void> {
+  await page.clock.install();
+  await page.goto(url);
+  await expectTitles(page, titles);
+}
+
+/** Opens another window of the same browser. */
+export async function openBeside(page: Page, url: string): Promise<Page> {
+  const other = await page.context().newPage();
+  await other.goto(url);
+  return other;
+}
+
 /** Returns the titles on the page in order, with those of done to-dos in parentheses. */
 export const visibleTitles = (page: Page): Promise<string[]> =>
   page.$$eval(".todo", (rows) =>

@@ -97,9 +97,6 @@ export async function launchFirefox() {
         type: async (text: string, held?: string): Promise<void> => {
           await send("input.performActions", { context, actions: typing(text, held) });
         },
-        /** Sets the size of the window's content in CSS pixels. */
-        resize: (width: number, height: number) =>
-          send("browsingContext.setViewport", { context, viewport: { width, height } }),
       };
     },
     [Symbol.asyncDispose]: async () => {

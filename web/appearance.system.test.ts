@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { whyNoBrowser } from "../test/chromium.ts";
 import { expectFits, WIDTHS } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
-import { add, createStore, expectTitles, numbered, start, useTodosPage } from "../test/todos-page.ts";
+import { createStore, numbered, start, useTodosPage } from "../test/todos-page.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { open, openList, use } = useTodosPage();
@@ -36,26 +36,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(pages).toBeWithin(8, 25);
     expect(await page.locator(".todo").count()).toBeLessThan(150);
   });
-
-  test.each(["reduce", "no-preference"] as const)(
-    "moves nothing if reduced motion is %s",
-    async (reducedMotion) => {
-      const { page } = await openList(["one"], "", { reducedMotion });
-      await add(page, "two");
-      await expectTitles(page, ["one", "two"]);
-      const motion = await page.evaluate(() => {
-        const styles = [".todo.new", ".todo .title", ".todo input"].map((selector) =>
-          getComputedStyle(document.querySelector(selector) ?? document.body),
-        );
-        const before = getComputedStyle(document.querySelector(".todo input") ?? document.body, "::before");
-        return [...styles, before].some(
-          ({ animationName, transitionDuration }) =>
-            animationName !== "none" || /[1-9]/.test(transitionDuration),
-        );
-      });
-      expect(motion).toBe(reducedMotion === "no-preference");
-    },
-  );
 
   test("shows the current filter in forced colors", async () => {
     for (const colorScheme of ["light", "dark"] as const) {

@@ -5,8 +5,6 @@ import { whyNoBrowser } from "../test/chromium.ts";
 import { accessibilityViolations, expectFits, useChromium, WIDTHS } from "../test/page.ts";
 import { startService } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
-import { until } from "../test/until.ts";
-import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
 
 function start() {
   const store = openMemory();
@@ -86,19 +84,4 @@ describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
       await header.locator("img").evaluate((image: HTMLImageElement) => image.decode());
     }
   });
-});
-
-describe.skipIf(skipFor(whyNoFirefox))("error page in Firefox", () => {
-  test("loads its style sheet", async () => {
-    await using service = start();
-    await using firefox = await launchFirefox();
-    const page = await firefox.open(`${service.url}/nothing`);
-    await until(
-      async () => (await page.evaluate("document.querySelector('h1')?.textContent")) === "Page not found",
-      "the page is shown",
-    );
-    expect(await page.evaluate("getComputedStyle(document.querySelector('.action')).display")).toBe(
-      "inline-block",
-    );
-  }, 90_000);
 });

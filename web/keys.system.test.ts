@@ -256,7 +256,11 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Rotate ci" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
     await toast.getByText("If there is a new key, revoke it or rotate it").waitFor();
-    await page.waitForFunction(() => document.querySelectorAll("#keys tr").length === 2);
+    await page.getByText("Old token, valid until").waitFor();
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual([
+      "ci",
+      expect.stringContaining("ci Old token, valid until "),
+    ]);
   });
 
   test("asks before it closes while a token was neither copied nor hidden", async () => {
@@ -298,9 +302,10 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await overlap.inputValue()).toBe("24h");
     expect(await page.locator("#confirm-value-error").textContent()).toBe("");
     await overlap.fill("0");
-    await dialog.getByRole("button", { name: "Rotate" }).click();
+    await dialog.getByRole("button", { name: "Rotate" }).dblclick();
     await page.getByRole("heading", { name: "Token for ci" }).waitFor();
     await page.locator("#invite-heading:focus").waitFor();
+    expect(await service.keys.list()).toHaveLength(2);
     const token = (await page.locator("#invite-content code").textContent()) ?? "";
     expect(await service.whoami(token)).toBe("ci");
     expect(await service.whoami(oldToken)).toContain('"unauthorized"');
@@ -339,21 +344,6 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("rowheader", { name: "release" }).waitFor();
     await page.getByRole("button", { name: "Rename release" }).and(page.locator(":focus")).waitFor();
     expect(await service.whoami(keys[1]?.token ?? "")).toBe("release");
-  });
-
-  test("rotates a key once per double click", async () => {
-    const { page, service } = await openKeys(["ci"]);
-    const dialog = page.getByRole("dialog");
-    await page.getByRole("button", { name: "Rotate ci" }).click();
-    await dialog.getByRole("button", { name: "Rotate" }).dblclick();
-    await page.getByRole("heading", { name: "Token for ci" }).waitFor();
-    expect(await service.keys.list()).toHaveLength(2);
-    await page.getByRole("button", { name: "Done" }).click();
-    await page.getByText("Old token, valid until").waitFor();
-    expect(await page.getByRole("rowheader").allTextContents()).toEqual([
-      "ci",
-      expect.stringContaining("ci Old token, valid until "),
-    ]);
   });
 
   test.each(["light", "dark"] as const)(

@@ -7,9 +7,9 @@ import {
   add,
   closeTab,
   createStore,
-  dismiss,
   expectTitles,
   focusedName,
+  openBeside,
   reject,
   start,
   storedTodos,
@@ -46,34 +46,19 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
 describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   const { openList, use } = useTodosPage();
 
-  test("can be changed while offline, says so at once, and sends the changes when online", async () => {
-    const { page, store } = await openList(["one", "two"]);
-    const top = () => page.locator(".todo").first().boundingBox();
-    const before = await top();
-    await page.context().setOffline(true);
-    await page.getByText("Offline. Changes made elsewhere will appear later.").waitFor();
-    expect(await top()).toEqual(before);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await add(page, "three");
-    await page.getByRole("button", { name: "Delete: two" }).press("Enter");
-    await expectTitles(page, ["(one)", "three"]);
-    await page.getByText("Offline. 3 changes will be sent later.").waitFor();
-    await dismiss(page);
-    await page.context().setOffline(false);
-    await untilStored(store, ["1 (one)", "3 three"]);
-    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-    await untilChanges(page, 0);
-    await expectTitles(page, ["(one)", "three"]);
-  });
-
   test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {
     const { page: first, store, service } = await openList(["one", "two"]);
     const context = first.context();
     await expectTitles(first, ["one", "two"]);
+    const top = () => first.locator(".todo").first().boundingBox();
+    const before = await top();
     await context.setOffline(true);
+    await first.getByText("Offline. Changes made elsewhere will appear later.").waitFor();
+    expect(await top()).toEqual(before);
     await first.getByRole("checkbox", { name: "one" }).press("Space");
     await first.getByRole("button", { name: "Delete: two" }).press("Enter");
     await add(first, "three");
+    await first.getByText("Offline. 3 changes will be sent later.").waitFor();
     // The deletion can still be undone, so only its window knows it.
     await untilChanges(first, 2);
     if (end === "close") await closeTab(first);
@@ -107,16 +92,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(first, ["(one)"]);
     await closeTab(first);
     await context.unroute(/api/);
-    const page = await context.newPage();
-    await page.goto(service.url);
+    const page = await openBeside(first, service.url);
     await untilStored(store, ["1 (one)"]);
     await expectTitles(page, ["(one)"]);
   });
 
   test("shows the unsent changes of another window at once, undoes its own ones only, and sends each once", async () => {
     const { page, store, service } = await openList(["one", "two"]);
-    const other = await page.context().newPage();
-    await other.goto(service.url);
+    const other = await openBeside(page, service.url);
     await expectTitles(other, ["one", "two"]);
     const writes: string[] = [];
     page.context().on("request", (request) => {
@@ -174,31 +157,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 one", "2 (two)", "3 three"]);
   });
 
-  test("keeps working in another window after the one that sends has closed", async () => {
-    const { page: first, store, service } = await openList(["one", "two"]);
-    const page = await first.context().newPage();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await expectTitles(first, ["(one)", "two"]);
-    await closeTab(first);
-    await dismiss(page);
-    await untilStored(store, ["1 (one)", "2 two"]);
-  });
-
-  /** Opens two windows of one browser. The first one sends the changes of both. */
-  const openTwo = async () => {
-    const { page: first, store, service } = await openList(["one", "two"]);
-    const second = await first.context().newPage();
-    // As if more time passes than a deletion waits.
-    await first.clock.setSystemTime(Date.now() + 3600_000);
-    await second.goto(service.url);
-    await expectTitles(second, ["one", "two"]);
-    return { first, second, store };
-  };
-
   test("forgets a failure when another window has sent the changes", async () => {
-    const { first, store } = await openTwo();
+    const { page: first, store, service } = await openList(["one", "two"]);
+    const second = await openBeside(first, service.url);
+    await expectTitles(second, ["one", "two"]);
     await first.route("**/api/todos/1", (route) => route.abort());
     await first.getByRole("checkbox", { name: "one" }).press("Space");
     await first.getByText("Offline. 1 change will be sent later.").waitFor();
@@ -217,20 +179,18 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
 
   test("keeps a change that the service does not accept over HTTP", async () => {
     const { page, store, service } = await openList(["one"]);
-    const context = page.context();
     const problem = { title: "HTTPS required", status: 403, code: "https_required", detail: "Use HTTPS." };
     await page.route("**/api/todos/1", (route) => reject(route, problem));
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await page.getByText("This list is private. Use HTTPS.").waitFor();
     await closeTab(page);
-    await (await context.newPage()).goto(service.url);
+    await openBeside(page, service.url);
     await untilStored(store, ["1 (one)"]);
   });
 
   test("sends changes of both windows while the storage is full, and keeps what it cannot send", async () => {
     const { page, store, service } = await openList(["one"]);
-    const other = await page.context().newPage();
-    await other.goto(service.url);
+    const other = await openBeside(page, service.url);
     for (const one of [page, other]) {
       await expectTitles(one, ["one"]);
       await until(

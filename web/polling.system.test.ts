@@ -6,6 +6,7 @@ import {
   add,
   createStore,
   expectTitles,
+  openWithClock,
   start,
   untilChanges,
   untilStored,
@@ -39,12 +40,10 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     async (how) => {
       const service = use(start(await createStore(["one"])));
       const { page } = await open("about:blank");
-      await page.clock.install();
       if (how === "opened and then held back") await page.addInitScript(holdBody(""));
       else if (how === "held back after a comment") await page.addInitScript(holdBody(":\n"));
       else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
-      await page.goto(service.url);
-      await expectTitles(page, ["one"]);
+      await openWithClock(page, service.url, ["one"]);
       for (const title of ["two", "three"]) {
         await service.store.insert(title);
         await page.clock.runFor(40_000);
@@ -91,10 +90,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const port = await freePort();
     const service = start(await createStore(["one"]), port);
     const { page } = await open("about:blank");
-    await page.clock.install();
     await page.route("**/api/events*", (route) => route.abort());
-    await page.goto(service.url);
-    await expectTitles(page, ["one"]);
+    await openWithClock(page, service.url, ["one"]);
     await service[Symbol.asyncDispose]();
     const { store } = use(start(await createStore(["other"]), port));
     await page.getByRole("checkbox", { name: "one" }).press("Space");

@@ -133,14 +133,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await focusedName(page)).toBe("search");
   });
 
-  test.each([
-    ["with a mouse", {}, true],
-    ["on a phone", { hasTouch: true, isMobile: true }, false],
-  ])("offers the list of shortcuts or not %s", async (_where, options, isOffered) => {
-    const { page } = await openList(["one"], "", options);
-    expect(await chooseAction(page, "Shortcuts")).toBe(isOffered);
-  });
-
   test("copies the shown to-dos as Markdown, also without the clipboard API", async () => {
     const store = await createStore(["one", "two"]);
     await store.setDone(2n, true);

@@ -11,8 +11,8 @@ import {
   expectTitles,
   focusedName,
   numbered,
+  openWithClock,
   press,
-  reject,
   start,
   storedTodos,
   untilStored,
@@ -43,9 +43,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     const store = await createStore(["one", "two"]);
     const service = use(start(store));
     const { page } = await open("about:blank");
-    await page.clock.install();
-    await page.goto(service.url);
-    await expectTitles(page, ["one", "two"]);
+    await openWithClock(page, service.url, ["one", "two"]);
     await page.clock.pauseAt(Date.now() + 60_000);
     return { page, store };
   }
@@ -187,15 +185,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.locator("#undo").textContent()).toBe("Undone: Marked “two” as doneRedo");
   });
 
-  test("offers to undo a tick that hides its row", async () => {
-    const { page } = await openList(["one", "two"], "?show=open");
-    await page.getByRole("checkbox", { name: "one" }).click();
-    await expectTitles(page, ["two"]);
-    await page.getByRole("button", { name: "Undo" }).click();
-    await expectTitles(page, ["one", "two"]);
-    expect(await focusedName(page)).toBe("one");
-  });
-
   test("reports that a to-do was deleted elsewhere when the user restores it", async () => {
     const { page, store } = await openList(["one", "two"]);
     await page.getByRole("button", { name: "Delete: one" }).click();
@@ -265,19 +254,5 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.locator("#undo").textContent()).toBe("Deleted 3 done to-dosUndo");
     await dismiss(page);
     await untilStored(store, []);
-  });
-
-  test("summarizes the failures of a change to many to-dos in one message", async () => {
-    const { page } = await openList(await createDoneStore(5, 0));
-    await page.route(/todos\/[24]$/, (route) =>
-      reject(route, { title: "Forbidden", status: 403, code: "insufficient_scope" }),
-    );
-    await chooseAction(page, "Clear 5 done");
-    await dismiss(page);
-    await page
-      .getByRole("alert")
-      .getByText("“to-do 2”, “to-do 4” could not be deleted: Forbidden.")
-      .waitFor();
-    await expectTitles(page, ["(to-do 2)", "(to-do 4)"]);
   });
 });
