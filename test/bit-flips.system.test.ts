@@ -2,6 +2,7 @@ import { Database } from "bun:sqlite";
 import { expect, setDefaultTimeout, test } from "bun:test";
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import type { StoredKey } from "../src/credential/key.ts";
 import { errorMessage } from "../src/error-message.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
@@ -93,25 +94,15 @@ async function openCopy(): Promise<Store | string> {
   }
 }
 
-/** Returns a generator of numbers from 0 to below 1 that a seed determines (mulberry32). */
-function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Yields copies of a file with one other bit each. Most are in bytes that are not zero. */
 function* flipped(bytes: Buffer): Generator<{ readonly what: string; readonly bytes: Buffer }> {
-  const random = randomNumbers(SEED);
   const used = [...bytes.keys()].filter((offset) => bytes[offset] !== 0);
-  for (let flip = 0; flip < FLIPS; flip++) {
-    const anywhere = Math.floor(random() * bytes.length);
-    const offset = random() < 0.8 ? (used[Math.floor(random() * used.length)] ?? anywhere) : anywhere;
-    const bit = Math.floor(random() * 8);
+  const offset = fc.oneof(
+    { weight: 4, arbitrary: fc.nat(used.length - 1).map((index) => used[index] ?? 0) },
+    { weight: 1, arbitrary: fc.nat(bytes.length - 1) },
+  );
+  const places = fc.sample(fc.noBias(fc.tuple(offset, fc.nat(7))), { numRuns: FLIPS, seed: SEED });
+  for (const [flip, [offset, bit]] of places.entries()) {
     const other = Buffer.from(bytes);
     other[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
     yield { what: `seed ${SEED}, flip ${flip}: byte ${offset}, bit ${bit}`, bytes: other };

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { errorOf } from "../../test/rejection.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
 import { createFileAtomic, replaceFileAtomic } from "./atomic-file.ts";
-import { PreconditionError } from "./maintenance.ts";
 
 const parent = temporaryFolder();
 
@@ -44,11 +43,6 @@ describe("replaceFileAtomic", () => {
 });
 
 describe("createFileAtomic", () => {
-  test("creates one file and returns what was written", async () => {
-    expect(await createFileAtomic(path, 0o600, writing("text"))).toBe(4);
-    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["text", ["file"]]);
-  });
-
   test("does not write if the file exists", async () => {
     writeFileSync(path, "old");
     let isCalled = false;
@@ -57,13 +51,6 @@ describe("createFileAtomic", () => {
     };
     const error = await errorOf(createFileAtomic(path, 0o600, write));
     expect([error.message, isCalled]).toEqual([`${path} already exists: name another file`, false]);
-  });
-
-  test("does not replace a file that another process creates meanwhile", async () => {
-    const write = async () => writeFileSync(path, "another's");
-    const error = await errorOf(createFileAtomic(path, 0o600, write));
-    expect(error).toBeInstanceOf(PreconditionError);
-    expect([readFileSync(path, "utf8"), readdirSync(folder)]).toEqual(["another's", ["file"]]);
   });
 
   test("reports a missing folder, with the system's error as the cause", async () => {

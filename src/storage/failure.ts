@@ -1,4 +1,5 @@
 import { getErrno } from "../error-message.ts";
+import { PreconditionError } from "./maintenance.ts";
 import { StoreUnavailableError } from "./store.ts";
 
 /** A call took too long. It may still take effect. */
@@ -44,3 +45,9 @@ export function failureOf(error: unknown): "connection" | "resources" | "permane
 }
 
 export const isTemporary = (error: unknown): boolean => failureOf(error) !== "permanent";
+
+/** Returns a StoreUnavailableError if the same call may succeed later, otherwise a PreconditionError. */
+export const asStoreError = (message: string, cause: unknown): Error =>
+  isTemporary(cause)
+    ? new StoreUnavailableError(message, { cause })
+    : new PreconditionError(message, { cause });

@@ -2,7 +2,7 @@
 import { Database } from "bun:sqlite";
 import { existsSync } from "node:fs";
 import { describeFsError, errorMessage, getErrno } from "../../error-message.ts";
-import { isTemporary } from "../failure.ts";
+import { asStoreError, isTemporary } from "../failure.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { StoreUnavailableError } from "../store.ts";
 import { createPrivate, sizeOf, WAL_SIZE_LIMIT, whyNotWritable } from "./files.ts";
@@ -165,10 +165,7 @@ export const isDamage = (error: unknown): boolean =>
 export function openError(path: string, cause: unknown): Error {
   // It says so already.
   if (cause instanceof StoreUnavailableError || cause instanceof PreconditionError) return cause;
-  const message = `${path}: ${describe(path, cause)}`;
-  return isTemporary(cause)
-    ? new StoreUnavailableError(message, { cause })
-    : new PreconditionError(message, { cause });
+  return asStoreError(`${path}: ${describe(path, cause)}`, cause);
 }
 
 /** Returns the message of an error. That of SQLite may have line breaks. */

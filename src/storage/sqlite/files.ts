@@ -17,6 +17,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { describeFsError, getErrno } from "../../error-message.ts";
 import { PRIVATE_MODE } from "../atomic-file.ts";
+import { asStoreError } from "../failure.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { type FileUsage, StoreUnavailableError } from "../store.ts";
 import { quoteArgument } from "./rescue.ts";
@@ -33,11 +34,7 @@ export function canonicalPath(path: string): string {
     return resolveFile(path);
   } catch (cause) {
     if (cause instanceof PreconditionError) throw cause;
-    const message = `${path}: ${describeFsError(cause)}`;
-    // Another attempt does not make a folder of a file, or a name shorter.
-    throw /^(?:ENOTDIR|ENAMETOOLONG)$/.test(String(getErrno(cause)))
-      ? new PreconditionError(message, { cause })
-      : new StoreUnavailableError(message, { cause });
+    throw asStoreError(`${path}: ${describeFsError(cause)}`, cause);
   }
 }
 

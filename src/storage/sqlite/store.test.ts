@@ -12,13 +12,11 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
-import { persistenceContract, read, storeContract, take } from "../../../test/store-contract.ts";
+import { failureOf, persistenceContract, read, storeContract, take } from "../../../test/store-contract.ts";
 import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
-import { ServiceError } from "../../error.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
 import { TodoState } from "../state.ts";
-import type { Store } from "../store.ts";
 
 import { MAX_SQLITE_ID, putCounters, readCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
@@ -340,14 +338,3 @@ test("ids reach SQLite's greatest integer", async () => {
   expect(await failureOf(store.insert("more"))).toBe("store_full");
   await store.close();
 });
-
-/** Returns the code of the failure; unlike `expect(…).rejects`, it does not block the event loop that the store needs. */
-async function failureOf(inserted: ReturnType<Store["insert"]>): Promise<string | undefined> {
-  try {
-    await inserted;
-  } catch (error) {
-    if (error instanceof ServiceError) return error.code;
-    throw error;
-  }
-  return undefined;
-}
