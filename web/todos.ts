@@ -26,7 +26,6 @@ import { announce, showToast } from "./view/toasts.ts";
 const LAST_LIST_DELAY_MS = 500;
 /** Shortest interval between two announcements of changes made elsewhere. */
 const ANNOUNCE_INTERVAL_MS = 3000;
-const IDENTIFY_RETRY_MS = 5000;
 /** A sign-out waits this long for the changes to be sent, and looks this often. */
 const SEND_ALL_MS = 10_000;
 const SEND_CHECK_MS = 50;
@@ -44,7 +43,10 @@ const session = new SessionView({
 });
 const connection = new ConnectionState(renderNotice);
 const api = new PageApi({
-  fetch: createFetch((response) => session.onResponse(response), onSlow),
+  fetch: createFetch(
+    (response) => session.onResponse(response),
+    (isWaiting) => connection.set({ isWaiting }),
+  ),
   retries: 0,
 });
 const sender = new Sender({
@@ -89,10 +91,6 @@ function renderNotice(): void {
   if (notice.textContent !== text) notice.textContent = text;
 }
 
-function onSlow(isSlow: boolean): void {
-  if (isSlow !== connection.value.isWaiting) connection.set({ isWaiting: isSlow });
-}
-
 function onDelay(sendError?: TodoApiError): void {
   // Another window may have sent what this one could not.
   connection.set({ sendError: outbox.size > 0 ? sendError : undefined });
@@ -108,19 +106,6 @@ function onSignedIn({ scope }: Session, owner: string): void {
   outbox.owner = owner;
   const titles = outbox.dropForeign().flatMap(({ targets }) => targets.map(({ title }) => title));
   if (titles.length > 0) showToast("Changes of another user were not sent: ", ...nameAll(titles), ".");
-}
-
-/** Sends changes when it is known whose they are. */
-async function send(signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      await session.identify();
-      return await sender.run(signal);
-    } catch (error) {
-      if (!(error instanceof TodoApiError)) throw error;
-      await delay(IDENTIFY_RETRY_MS, signal);
-    }
-  }
 }
 
 function onState({ todos, position, status, error }: ListState): void {
@@ -222,7 +207,7 @@ api
       state.confirmed = todos;
       view.scheduleRender();
     },
-    send,
+    send: (signal) => sender.run(signal),
   })
   .catch((error) => {
     if (!(error instanceof TodoApiError)) throw error;

@@ -57,14 +57,15 @@ export class Sender {
   }
 
   /**
-   * Sends changes until the signal aborts, or until the service rejects the credentials. Only one window does so at a time.
-   * A window without locks or without stored changes sends its own.
+   * Sends changes until the signal aborts, or until the service rejects the credentials, when it is known whose they are. Only one
+   * window does so at a time. A window without locks or without stored changes sends its own.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { outbox } = this.#options;
-    const locks = await findLocks();
+    const { outbox, identify } = this.#options;
     // The browser may have kept a page that had closed.
     this.#isClosing = false;
+    await this.#retry(signal, identify);
+    const locks = await findLocks();
     if (locks === undefined) return this.#run(signal);
     const shared = AbortSignal.any([signal, outbox.unstored]);
     try {
@@ -80,14 +81,21 @@ export class Sender {
     if (outbox.unstored.aborted) await this.#run(signal);
   }
 
-  async #run(signal: AbortSignal): Promise<void> {
-    const { identify, onDelay } = this.#options;
+  #run(signal: AbortSignal): Promise<void> {
     /** The changes that are being sent, by their keys. */
     const sending = new Map<string, Promise<void>>();
+    return this.#retry(signal, async () => {
+      if (this.#failures > 0) await this.#options.identify();
+      await this.#sendUntilFailure(sending, signal);
+    });
+  }
+
+  /** Tries until it succeeds, the signal aborts, or the service rejects the credentials. */
+  async #retry(signal: AbortSignal, attempt: () => Promise<void>): Promise<void> {
+    const { onDelay } = this.#options;
     while (!signal.aborted) {
       try {
-        if (this.#failures > 0) await identify();
-        await this.#sendUntilFailure(sending, signal);
+        return await attempt();
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof TodoApiError)) throw error;
