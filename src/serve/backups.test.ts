@@ -95,6 +95,7 @@ describe("scheduled backups", () => {
     await other.finished(1);
     expect([store.names(), other.names().length]).toEqual([[store.nameIn(2026)], 1]);
     expect(await store.metric("last_success_timestamp_seconds")).toBeWithin(1, Date.now() / 1000);
+    expect(await store.metric("disk_free_bytes")).toBeLessThan((await store.metric("disk_size_bytes")) ?? 0);
   });
 
   test("that fail because their folder was removed are logged, counted and tried again", async () => {
