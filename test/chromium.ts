@@ -88,3 +88,17 @@ export function startSite() {
     [Symbol.asyncDispose]: () => server.stop(true),
   };
 }
+
+/** Serves the files of a folder from an origin that is not the service's. */
+export function serveFolder(folder: string) {
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    fetch: async (request) => {
+      const { pathname } = new URL(request.url);
+      const file = Bun.file(join(folder, pathname === "/" ? "index.html" : pathname));
+      return (await file.exists()) ? new Response(file) : new Response(null, { status: 404 });
+    },
+  });
+  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
+}

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { version } from "../package.json" with { type: "json" };
-import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { launchBrowser, serveFolder, whyNoBrowser } from "./chromium.ts";
 import { remote, testClient } from "./client-suite.ts";
 import { ROOT, runIn, succeed } from "./command.ts";
 import { type InstalledPackages, installPackages } from "./npm-install.ts";
@@ -196,7 +196,7 @@ describe("the installed package adds and lists a to-do", () => {
     const project = await newProject({ "index.html": PAGE, "main.js": PAGE_PROGRAM });
     await buildWithVite(project);
     await using service = startService({ network: { onLoopback: true } });
-    await using site = startSite(join(project, "dist"));
+    await using site = serveFolder(join(project, "dist"));
     await using browser = await launchBrowser();
     const page = await browser.newPage();
     page.setDefaultTimeout(120_000);
@@ -255,20 +255,6 @@ function show(...values) {
   output.textContent = values.join(" ") + "\\n";
   document.body.append(output);
 }`);
-
-/** Serves a folder from an origin that is not the service's. */
-function startSite(where: string) {
-  const server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    fetch: async (request) => {
-      const { pathname } = new URL(request.url);
-      const file = Bun.file(join(where, pathname === "/" ? "index.html" : pathname));
-      return (await file.exists()) ? new Response(file) : new Response(null, { status: 404 });
-    },
-  });
-  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
-}
 
 /** Bundles index.html of a project into dist/. */
 async function buildWithVite(project: string): Promise<void> {

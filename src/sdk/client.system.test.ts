@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
-import { launchBrowser, whyNoBrowser } from "../../test/chromium.ts";
+import { launchBrowser, serveFolder, whyNoBrowser } from "../../test/chromium.ts";
 import { remote, testClient } from "../../test/client-suite.ts";
 import { skipFor } from "../../test/skip.ts";
 
@@ -17,6 +17,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
       const entrypoints = [fileURLToPath(new URL(module, import.meta.url))];
       await Bun.build({ entrypoints, outdir: folder, target: "browser", format: "esm" });
     }
+    await Bun.write(join(folder, "index.html"), "<!doctype html>");
     browser = await launchBrowser();
   });
   afterAll(async () => {
@@ -25,7 +26,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   });
 
   const inChromium = remote(async (call, args) => {
-    await using site = startSite(folder);
+    await using site = serveFolder(folder);
     if (browser === undefined) throw new Error("the browser did not start");
     const page = await browser.newPage();
     await page.goto(site.url);
@@ -37,17 +38,3 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   });
   testClient("Chromium", inChromium);
 });
-
-/** Serves the client from an origin that is not the service's. */
-function startSite(folder: string) {
-  const server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    routes: {
-      "/": () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } }),
-      "/client.js": () => new Response(Bun.file(join(folder, "client.js"))),
-      "/sdk-suite.js": () => new Response(Bun.file(join(folder, "sdk-suite.js"))),
-    },
-  });
-  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
-}

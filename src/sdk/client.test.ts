@@ -1,7 +1,6 @@
 import { describe, expect, jest, test } from "bun:test";
 import { once } from "node:events";
 import { Readable } from "node:stream";
-import { fileURLToPath } from "node:url";
 import contract from "../../openapi.json" with { type: "json" };
 import { testClient } from "../../test/client-suite.ts";
 import { hurry } from "../../test/hurry.ts";
@@ -10,8 +9,6 @@ import { runChecks, storm } from "../../test/sdk-suite.ts";
 import { startService } from "../../test/service.ts";
 import * as sdk from "./client.ts";
 
-/** Bun minifies less than other bundlers. test/client-package.system.test.ts has the figure of the documents. */
-const MAX_BYTES = 6.5 * 1024;
 const TOKEN = "t0ken";
 
 testClient("Bun", {
@@ -369,17 +366,6 @@ describe("the client", () => {
       expect(sent).toEqual([]);
     },
   );
-
-  test("is at most 6.5 KiB compressed by Bun", async () => {
-    const { outputs } = await Bun.build({
-      entrypoints: [fileURLToPath(new URL("client.ts", import.meta.url))],
-      minify: true,
-    });
-    const bytes = Buffer.from((await outputs[0]?.arrayBuffer()) ?? new ArrayBuffer());
-    const size = Bun.gzipSync(bytes).length;
-    expect(size).toBeGreaterThan(1000);
-    expect(size).toBeLessThanOrEqual(MAX_BYTES);
-  });
 
   test("has the types of openapi.json", () => {
     const { Todo, Problem, FieldError } = contract.components.schemas;
