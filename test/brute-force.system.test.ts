@@ -2,10 +2,11 @@ import { describe, expect, test } from "bun:test";
 import { readFile, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { join } from "node:path";
-import { run, runTodo } from "./command.ts";
+import { run } from "./command.ts";
 import { basic, flood } from "./flood.ts";
 import { openDescriptors, residentMiB } from "./process-status.ts";
 import { request as httpRequest, openSocket, statusOf } from "./raw-http.ts";
+import { portOf, serve, stop } from "./server.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -41,12 +42,6 @@ const countingModule = (count: string): Promise<string> =>
      }`,
   );
 
-async function serve(settings: Readonly<Record<string, string>>) {
-  const server = runTodo(["serve", "--port", "0"], settings);
-  const url = await server.url;
-  return Object.assign(server, { port: Number(new URL(url).port) });
-}
-
 /** Returns the status of a request with a password from another address of this machine. */
 function statusFrom(localAddress: string, port: number, authorization: string): Promise<number | undefined> {
   const options = { host: "127.0.0.1", port, path: "/admin/", localAddress };
@@ -81,8 +76,8 @@ function guesses(count: number): () => string | undefined {
 describe(`${GUESSES} guesses over ${CONNECTIONS} connections`, () => {
   test("of a password: 100 are evaluated, and the user can log in from another address", async () => {
     const count = join(folder, "count");
-    await using server = await serve({ TODO_AUTH_MODULE: await countingModule(count) });
-    const { port } = server;
+    await using server = serve([], { TODO_AUTH_MODULE: await countingModule(count) });
+    const port = await portOf(server);
     const answers = await flood({ port, connections: CONNECTIONS, next: guesses(GUESSES) });
     expect(answers).toEqual({ 401: MOST, 429: GUESSES - MOST });
     expect((await readFile(count)).length).toBe(MOST);
@@ -114,8 +109,9 @@ describe("200 connections that guess passwords", () => {
   ])(
     "%s: other clients get responses, and the right password still works from another network",
     async (_what, users) => {
-      await using server = await serve({ TODO_USERS_FILE: await usersFile(["user0", USER], 10) });
-      const { port, pid } = server;
+      await using server = serve([], { TODO_USERS_FILE: await usersFile(["user0", USER], 10) });
+      const { pid } = server;
+      const port = await portOf(server);
       await readList(port);
       const before = await residentMiB(pid);
       const parts = ["test/flood.ts", port, 200, GUESSING_MS, users].map(String);
@@ -126,8 +122,7 @@ describe("200 connections that guess passwords", () => {
       // From another network: the password is verified in its turn, and then cached.
       expect(await answered(() => statusFrom("127.0.0.2", port, RIGHT))).toBe(200);
       expect(await statusFrom("127.0.0.2", port, RIGHT)).toBe(200);
-      guessing.kill("SIGTERM");
-      expect(await guessing.exited).toBe(0);
+      await stop(guessing);
       const grown = (await residentMiB(pid)) - before;
       process.stderr.write(`${grown.toFixed(0)} MiB more\n`);
       expect(grown).toBeLessThan(300);
@@ -138,8 +133,9 @@ describe("200 connections that guess passwords", () => {
 });
 
 test("3,000 unfinished bodies that wait for a password check use little memory, and another network can log in", async () => {
-  await using server = await serve({ TODO_USERS_FILE: await usersFile([USER], 10) });
-  const { port, pid } = server;
+  await using server = serve([], { TODO_USERS_FILE: await usersFile([USER], 10) });
+  const { pid } = server;
+  const port = await portOf(server);
   const before = await residentMiB(pid);
   let peak = before;
   const headers = ["Content-Length: 131072", `Authorization: ${basic(USER, "wrong")}`];

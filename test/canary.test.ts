@@ -3,6 +3,7 @@ import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hashToken, randomBase62 } from "../src/credential/token.ts";
 import { runTodo } from "./command.ts";
+import { scrape, stop } from "./server.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
@@ -103,11 +104,10 @@ test("no secret appears in the log, the metrics or the files of the store", asyn
   const badName = JSON.stringify({ name: `\u0000${secret("bad name")}` });
   await send(422, "POST", "/admin/keys", { ...admin, ...JSON_BODY }, badName);
 
-  const metrics = await (await fetch(/"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "")).text();
+  const metrics = await scrape(server);
   expect(metrics).toContain('todo_authentications_total{surface="bearer",outcome="wrong"} 1');
   const served = await contentOf(home);
-  server.kill("SIGTERM");
-  expect(await server.exited).toBe(0);
+  await stop(server);
   const said = new Map([
     ["stdout", server.stdout()],
     ["stderr", server.stderr()],

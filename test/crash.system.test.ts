@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { type Command, runTodo } from "./command.ts";
 import { integrity } from "./integrity.ts";
 import { listTodos, postTodo, type ServedTodo, sendJson } from "./served-todos.ts";
+import { kill, serveFile } from "./server.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -27,7 +27,7 @@ test(
     const path = join(folder, "todos.db");
     const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
     for (let round = 0; round < ROUNDS; round++) {
-      await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+      await using server = serveFile(path);
       const url = await server.url;
       await verify(url, acknowledged);
       await retry(url, acknowledged);
@@ -41,16 +41,11 @@ test(
       expect(integrity(path)).toBe("ok");
     }
     expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    await using server = serveFile(path);
     await verify(await server.url, acknowledged);
   },
   120_000 + ROUNDS * 3000,
 );
-
-async function kill(server: Command): Promise<void> {
-  server.kill("SIGKILL");
-  await server.exited;
-}
 
 /** Creates to-dos and sets every second one to done until the server is gone. */
 async function write(url: string, name: string, { titles, done, unanswered }: Acknowledged): Promise<void> {

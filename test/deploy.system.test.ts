@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startBalancer, startTopology } from "../deploy/topology.ts";
 import { makeCertificate } from "./certificate.ts";
-import { run, runTodo } from "./command.ts";
+import { run } from "./command.ts";
 import { whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -57,7 +58,7 @@ test.skipIf(skipFor(whyNoNginx))(
     const certificate = makeCertificate();
     const pair = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
     const start = async (variables: Readonly<Record<string, string>>) => {
-      const server = stack.use(runTodo(["serve", "--port", "0"], { ...pair, ...variables }));
+      const server = stack.use(serve([], { ...pair, ...variables }));
       return Array<string>(3).fill(await server.url);
     };
     const trusting = await start({ TODO_TRUSTED_PROXY: "127.0.0.1" });

@@ -5,6 +5,7 @@ import { version } from "../package.json" with { type: "json" };
 import { type Command, run, runIn, succeed } from "./command.ts";
 import { expectToConform } from "./conformance.ts";
 import { callTool, connectHttpClient, PROTOCOL_VERSIONS, startStdioClient } from "./mcp-client.ts";
+import { stop } from "./server.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const parent = temporaryFolder();
@@ -79,8 +80,7 @@ describe("the executable", () => {
       expect(JSON.stringify((await callTool(remote, "find_todos")).structured)).toContain(version);
       expect([await local.server.end(), local.server.stderr()]).toEqual([0, ""]);
     }
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
   });
 
   test("loads an auth module, and logs the line where it throws", async () => {
@@ -98,8 +98,7 @@ describe("the executable", () => {
       fetch(`${url}/api/whoami`, { headers: { Authorization: `Bearer ${token}` } });
     expect(await (await whoami("alice")).text()).toBe("alice");
     expect((await whoami("boom")).status).toBe(503);
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     expect(server.stdout()).toContain("auth.ts:2");
     expect(server.stdout()).toContain("src/serve/credentials.ts:");
   });

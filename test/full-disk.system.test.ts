@@ -2,9 +2,10 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtemp, rm, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Command, run, runTodo } from "./command.ts";
+import { type Command, run } from "./command.ts";
 import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
+import { kill, scrape, serve, serveFile } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -39,7 +40,7 @@ test.skipIf(skipFor(whyNoMount))(
     await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
     let stored = 0;
     {
-      await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0", "--store", store]);
+      await using server = serve(["--metrics-port", "0", "--store", store]);
       const url = await server.url;
       for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
       expect(stored).toBeGreaterThan(10);
@@ -59,22 +60,19 @@ test.skipIf(skipFor(whyNoMount))(
       expect(await isReady()).toBe(true);
       expect(await post(url)).toBe(201);
       stored++;
-      server.kill("SIGKILL");
-      await server.exited;
+      await kill(server);
       expect(server.stdout()).toContain("store_unavailable");
       expect(server.stdout()).not.toContain("rescue");
     }
-    await using server = runTodo(["serve", "--port", "0", "--store", store]);
+    await using server = serve(["--store", store]);
     expect(await ids(await server.url)).toEqual(upTo(stored));
   },
 );
 
 /** Returns checks of a server: the metric about writes, and readiness. */
 function health(server: Command, url: string) {
-  const metrics = /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";
   return {
-    isWritable: async (): Promise<boolean> =>
-      /^todo_store_writable 1$/m.test(await (await fetch(metrics)).text()),
+    isWritable: async (): Promise<boolean> => /^todo_store_writable 1$/m.test(await scrape(server)),
     isReady: async (): Promise<boolean> => (await fetch(`${url}/readyz`)).ok,
   };
 }
@@ -92,7 +90,7 @@ test.skipIf(skipFor(whyNoMount) || skipFor(whyNoDatabase))(
       expect(await run(["install", "-d", "-o", "nobody", pages]).exited).toBe(0);
       await postgres.query(`CREATE TABLESPACE small LOCATION '${pages}'`);
       const store = await postgres.newDatabase("TABLESPACE small");
-      await using server = runTodo(["serve", "--port", "0", "--metrics-port", "0", "--store", store]);
+      await using server = serve(["--metrics-port", "0", "--store", store]);
       const url = await server.url;
       expect(await post(url)).toBe(201);
       const filler = join(disk, "filler");
@@ -119,10 +117,10 @@ test.skipIf(skipFor(whyNoMount))(
     const filler = join(folder, "filler");
     const store = `sqlite:${join(folder, "new.db")}`;
     await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=64k"]).exited;
-    await using full = runTodo(["serve", "--port", "0", "--store", store]);
+    await using full = serve(["--store", store]);
     expect([await full.exited, full.stderr()]).toEqual([1, expect.stringMatching(/^todo: --store: .*\n$/)]);
     await unlink(filler);
-    await using server = runTodo(["serve", "--port", "0", "--store", store]);
+    await using server = serve(["--store", store]);
     expect(await ids(await server.url)).toEqual([]);
   },
 );
@@ -134,7 +132,7 @@ test.skipIf(skipFor(whyNoMount))(
     // The folder is the first one.
     expect(await mountAt(disk, "nr_inodes=1").exited).toBe(0);
     const path = join(disk, "todos.db");
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    await using server = serveFile(path);
     expect([await server.exited, server.stderr()]).toEqual([
       1,
       `todo: --store: ${path}-lock: no space left on device: free some space\n`,

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
-import { type Command, runTodo } from "./command.ts";
+import type { Command } from "./command.ts";
 import { integrity } from "./integrity.ts";
 import { statusAndCode } from "./problem.ts";
 import { listTodos, postTodo, type ServedTodo } from "./served-todos.ts";
+import { kill, serveFile } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { serveTraced, whyUntraceable } from "./strace.ts";
 import { storePathsIn } from "./temporary.ts";
@@ -14,8 +15,6 @@ const SYNCS = "fsync,fdatasync";
 
 const newPath = storePathsIn();
 
-const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
-
 /** Starts a server on a disk on which some system calls fail. */
 function serveFailing(path: string, calls: string, fault: string): Command {
   const inject = ["-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
@@ -23,11 +22,6 @@ function serveFailing(path: string, calls: string, fault: string): Command {
 }
 
 const filesOf = (path: string): readonly string[] => ["-P", path, "-P", `${path}-wal`];
-
-async function kill(server: Command): Promise<void> {
-  server.kill("SIGKILL");
-  await server.exited;
-}
 
 describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
   // The thread that reads the file at start makes fewer of these calls.
@@ -73,7 +67,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
         await kill(server);
         expect(server.stdout()).toContain('"msg":"request failed"');
       }
-      await using server = serve(path);
+      await using server = serveFile(path);
       const url = await server.url;
       const todos = await listTodos(url);
       expect(todos.slice(0, created.size)).toMatchObject(inOrder(created));
@@ -100,7 +94,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
       expect(await postAll(url)).toEqual(titles.map(() => 503));
       await kill(server);
     }
-    await using server = serve(path);
+    await using server = serveFile(path);
     const url = await server.url;
     const there = (await listTodos(url)).filter(({ title }) => title !== "before");
     // The to-dos of the last transaction exist, and their idempotency keys return them.
@@ -140,7 +134,7 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
         );
         expect(server.stderr()).toContain(path);
       }
-      await using server = serve(path);
+      await using server = serveFile(path);
       const url = await server.url;
       expect((await listTodos(url)).map(({ title }) => title)).toEqual([...titles]);
       expect((await postTodo(url, "after")).status).toBe(201);

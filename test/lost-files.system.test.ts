@@ -6,8 +6,9 @@ import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
-import { type Command, run, runTodo } from "./command.ts";
+import { run, runTodo } from "./command.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
+import { serveFile, stop } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -93,7 +94,7 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
   await Promise.all(Array.from({ length: 5000 }, (_, i) => store.insert(`${i}`)));
   await store.close();
   {
-    await using server = serve(path);
+    await using server = serveFile(path);
     const url = await server.url;
     const writers = Array.from({ length: WRITERS }, () => load.write(url));
     await until(() => load.acknowledged.size >= BEFORE, "writes are acknowledged");
@@ -118,7 +119,7 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
     await using command = runTodo(restore);
     expect([await command.exited, command.stderr()]).toEqual([0, ""]);
   }
-  await using again = serve(path);
+  await using again = serveFile(path);
   const found = new Map((await listTodos(await again.url)).map(({ id, title }) => [id, title]));
   const lost = [...load.acknowledged].filter(([id, title]) => found.get(id) !== title);
   return { lost, isNoticed: !hasContinued };
@@ -165,7 +166,7 @@ test("a server accepts writes again after its folder was moved away and back und
   await mkdir(data);
   const path = join(data, "todos.db");
   const load = new Load();
-  await using server = serve(path);
+  await using server = serveFile(path);
   const url = await server.url;
   const writers = Array.from({ length: WRITERS }, () => load.write(url));
   const moreAcknowledged = async (count: number): Promise<void> => {
@@ -183,14 +184,11 @@ test("a server accepts writes again after its folder was moved away and back und
   await moreAcknowledged(BEFORE);
   const found = new Map((await listTodos(url)).map(({ id, title }) => [id, title]));
   expect([...load.acknowledged].filter(([id, title]) => found.get(id) !== title)).toEqual([]);
-  server.kill("SIGTERM");
-  expect(await server.exited).toBe(0);
+  await stop(server);
   await Promise.all(writers);
-  await using again = serve(path);
+  await using again = serveFile(path);
   expect((await listTodos(await again.url)).length).toBeGreaterThanOrEqual(found.size);
 });
-
-const serve = (path: string): Command => runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
 
 /** Creates to-dos, and remembers those that were acknowledged. */
 class Load {

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "./command.ts";
-import { scrape, serve, store } from "./metrics-server.ts";
+import { scrape, serve, store } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
@@ -109,7 +109,7 @@ TodoBackupDiskFillingUp | severity=warning instance=a:1 | 39m 41m 62m | The disk
 
 describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
   test("accepts the metrics", async () => {
-    await using server = serve("--metrics-port", "0");
+    await using server = serve(["--metrics-port", "0"]);
     await store(server, 3);
     await fetch(`${await server.url}/api/whoami`);
     expect(await promtool(["check", "metrics"], await scrape(server))).toEqual([0, ""]);

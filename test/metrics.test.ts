@@ -6,9 +6,9 @@ import { version } from "../package.json" with { type: "json" };
 import type { Command } from "./command.ts";
 import { parseExposition } from "./exposition.ts";
 import { freePort } from "./free-port.ts";
-import { metricsUrl, scrape, serve, store } from "./metrics-server.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { postTodo } from "./served-todos.ts";
+import { metricsUrl, scrape, serve, stop, store } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
@@ -17,12 +17,12 @@ const DEPLOY = fileURLToPath(new URL("../deploy", import.meta.url));
 const folder = temporaryFolder();
 
 test("the metrics port has its own host setting", async () => {
-  await using server = serve("--metrics-port", "0", "--metrics-host", "127.0.0.2");
+  await using server = serve(["--metrics-port", "0", "--metrics-host", "127.0.0.2"]);
   expect(await metricsUrl(server)).toMatch(/^http:\/\/127\.0\.0\.2:\d+\/metrics$/);
 });
 
 test("metrics are in the format of Prometheus, and their port closes with the service", async () => {
-  await using server = serve("--metrics-port", String(await freePort()), "--max-todos", "50");
+  await using server = serve(["--metrics-port", String(await freePort()), "--max-todos", "50"]);
   const url = await metricsUrl(server);
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
   await store(server, 3);
@@ -30,13 +30,12 @@ test("metrics are in the format of Prometheus, and their port closes with the se
   expect(samples.get(`todo_build_info{version="${version}",runtime="bun ${Bun.version}"}`)).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([3, 50]);
   // A kept-alive connection, such as that of Prometheus, does not delay the shutdown.
-  server.kill("SIGTERM");
-  expect(await server.exited).toBe(0);
+  await stop(server);
   expect(await fetch(url).catch(() => "gone")).toBe("gone");
 });
 
 test("evicted idempotency keys are counted", async () => {
-  await using server = serve("--metrics-port", "0", "--max-todos", "2");
+  await using server = serve(["--metrics-port", "0", "--max-todos", "2"]);
   const url = await server.url;
   const evicted = async () =>
     parseExposition(await scrape(server)).get("todo_idempotency_keys_evicted_total");
@@ -71,7 +70,7 @@ describe("batches of", () => {
 
   test("SQLite are counted and timed, and its files and their disk have metrics", async () => {
     const path = join(folder, "todos.db");
-    await using server = serve("--metrics-port", "0", "--store", `sqlite:${path}`);
+    await using server = serve(["--metrics-port", "0", "--store", `sqlite:${path}`]);
     await expectBatches(server);
     // The server reads the sizes once a second.
     let samples = parseExposition("");
@@ -86,7 +85,7 @@ describe("batches of", () => {
 
   test.skipIf(skipFor(whyNoDatabase))("PostgreSQL are counted and timed", async () => {
     await using databases = await openDatabases();
-    await using server = serve("--metrics-port", "0", "--store", await databases.newDatabase());
+    await using server = serve(["--metrics-port", "0", "--store", await databases.newDatabase()]);
     await expectBatches(server);
     const samples = parseExposition(await scrape(server));
     expect(samples.get("todo_store_connections")).toBe(4);

@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
 import { connect } from "node:net";
-import { type Command, run, runTodo } from "./command.ts";
+import { type Command, run } from "./command.ts";
 import { openDescriptors } from "./process-status.ts";
 import { Connection } from "./raw-http.ts";
 import { postTodo } from "./served-todos.ts";
+import { serve, stop } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -30,7 +31,7 @@ const attacks: readonly (readonly [what: string, modes: readonly (readonly strin
 test.skipIf(skipFor(whyMissing("slowhttptest"))).each(attacks)(
   "other clients get responses during an attack with %s, and the server closes the connections of the attack",
   async (_what, modes, each) => {
-    await using server = runTodo(["serve", "--port", "0"]);
+    await using server = serve();
     const url = await server.url;
     for (let at = 0; at < TODOS; at += 100)
       await Promise.all(Array.from({ length: 100 }, () => post(url, "x".repeat(120))));
@@ -97,7 +98,6 @@ test.skipIf(skipFor(process.platform === "linux" ? undefined : "this is not Linu
     expect(await asked()).toEndWith("ok\n");
     for (const socket of others) socket.destroy();
     expect(await (await fetch(`${url}/livez`)).text()).toBe("ok\n");
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
   },
 );

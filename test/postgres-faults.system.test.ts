@@ -5,10 +5,10 @@ import { ServiceError } from "../src/error.ts";
 import { getErrno } from "../src/error-message.ts";
 import { Primary } from "../src/storage/postgres/primary.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
-import { type Command, runTodo } from "./command.ts";
 import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
 import { listTodos, postTodo, sendJson } from "./served-todos.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { failureOf, read, take } from "./store-contract.ts";
@@ -17,8 +17,6 @@ import { until } from "./until.ts";
 const RESUMES_WITHIN_MS = 60_000;
 const EVENTS = 1000;
 const KEY = { "Idempotency-Key": "key" };
-
-const serve = (url: string): Command => runTodo(["serve", "--port", "0"], { TODO_STORE: url });
 
 /** Waits until a service creates a to-do again. */
 const resumed = (url: string): Promise<void> =>
@@ -64,7 +62,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
 
   test("that is stopped causes 503 responses, and is used again after its restart", async () => {
     const token = mintToken();
-    await using server = serve(database);
+    await using server = serve([], { TODO_STORE: database });
     const url = await server.url;
     for (const how of ["in order", "at once"] as const) {
       // The service has sent no query since its start, or since the restart of the database.
@@ -96,7 +94,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
 
   test("whose response to a commit is lost causes a 503, and a retry with the same key returns the created to-do", async () => {
     await using proxy = await startProxy(database);
-    await using server = serve(proxy.url);
+    await using server = serve([], { TODO_STORE: proxy.url });
     const url = await server.url;
     const stored = new SQL(database, { max: 1 });
     const position = async (): Promise<string> =>
@@ -206,8 +204,8 @@ describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
   ])(
     "whose notifications %s does not prevent subscribers of another replica from receiving every change",
     async (_how, lose) => {
-      await using server = serve(database);
-      await using another = serve(database);
+      await using server = serve([], { TODO_STORE: database });
+      await using another = serve([], { TODO_STORE: database });
       const [url, otherUrl] = await Promise.all([server.url, another.url]);
       const losing = await lose();
       await using first = await follow(otherUrl);

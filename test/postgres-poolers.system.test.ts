@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type Command, run, runTodo } from "./command.ts";
+import { type Command, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -81,9 +82,9 @@ ${settings}
 
   /** Creates to-dos on one server, and expects their events on another. */
   async function expectToWork(url: string): Promise<void> {
-    await using one = runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+    await using one = serve([], { TODO_STORE: url });
     const writer = await one.url;
-    await using other = runTodo(["serve", "--port", "0"], { TODO_STORE: url });
+    await using other = serve([], { TODO_STORE: url });
     await using events = await follow(await other.url);
     await events.take(1);
     const received = events.take(EVENTS);
@@ -102,7 +103,7 @@ ${settings}
       ["transaction", IGNORE_PARAMETERS],
     ])("in %s mode is rejected with the reason (%s)", async (mode, settings) => {
       await using pgbouncer = await startPgbouncer(mode, settings);
-      await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: pgbouncer.url });
+      await using server = serve([], { TODO_STORE: pgbouncer.url });
       expect(await server.exited).toBe(2);
       expect(server.stderr()).toContain("connect to PostgreSQL directly");
     });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { ended, runTodo } from "./command.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -71,7 +72,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
 
   test("into PostgreSQL makes a running server show the new list and send resync to its subscribers", async () => {
     const postgres = await databases.newDatabase();
-    await using server = runTodo(["serve", "--port", "0"], { TODO_STORE: postgres });
+    await using server = serve([], { TODO_STORE: postgres });
     const url = await server.url;
     const etag = async () => (await fetch(`${url}/api/todos`)).headers.get("etag");
     const before = await etag();

@@ -10,6 +10,7 @@ import { fuzz } from "./fuzzer.ts";
 import { startNameServer } from "./name-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
 import { postTodo, sendJson } from "./served-todos.ts";
+import { kill, stop } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow, soon } from "./sse.ts";
 import { whyMissing } from "./tools.ts";
@@ -157,8 +158,7 @@ describe.each([
       for (let left = MIN_RESPONSES; left > 0; left -= isKilled ? 1 : 0) statuses.push(await read());
       return statuses;
     });
-    replicas[1].kill("SIGKILL");
-    await replicas[1].exited;
+    await kill(replicas[1]);
     isKilled = true;
     expect(new Set((await Promise.all(readers)).flat())).toEqual(new Set([200]));
     const statuses = new Set<number>();
@@ -339,8 +339,7 @@ describe.each([
       }
     });
     for (const [index, replica] of replicas.entries()) {
-      replica.kill("SIGTERM");
-      expect(await replica.exited).toBe(0);
+      await stop(replica);
       await start(ports[index] ?? 0);
     }
     await until(() => statuses.length >= MIN_WHILE_RESTARTING, "enough requests are sent");

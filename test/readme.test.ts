@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
-import { run, runTodo } from "./command.ts";
+import { run } from "./command.ts";
 import { readPage } from "./docs.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -14,7 +15,7 @@ test("the README begins with the commands that start the service and create a to
 });
 
 test.skipIf(skipFor(whyMissing("curl")))("the README shows the output of the first start", async () => {
-  await using server = runTodo(["serve", "--port", "0"]);
+  await using server = serve();
   const url = await server.url;
   await until(() => server.stderr().includes("/admin/'"), "the server has printed the commands");
   const masked = (text: string): string =>

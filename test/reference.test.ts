@@ -14,13 +14,13 @@ import { PRIMARY_DEFAULTS } from "../src/storage/store.ts";
 import { MAX_TITLE_LENGTH, MAX_TODO_ID, STORE_OPERATIONS } from "../src/todo.ts";
 import { MAX_DURATION_MS } from "../src/validation.ts";
 import { certificateIn } from "./certificate.ts";
-import { ROOT, run, runTodo } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { basic } from "./credentials.ts";
 import { isCommand, type Page, readPage } from "./docs.ts";
 import { labelsOf, parseExposition } from "./exposition.ts";
-import { scrape, serve } from "./metrics-server.ts";
 import { request, sendRaw, statusOf } from "./raw-http.ts";
 import { sendJson } from "./served-todos.ts";
+import { scrape, serve, stop } from "./server.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -101,7 +101,7 @@ test("the reference lists each variable only with a setting that exists", () => 
 test("the reference lists the metrics of a running server, and no others", async () => {
   const { cert, options: tls } = certificateIn(folder);
   const store = ["--store", `sqlite:${join(folder, "todos.db")}`, "--backup-dir", folder];
-  await using server = serve("--metrics-port", "0", ...store, ...tls);
+  await using server = serve(["--metrics-port", "0", ...store, ...tls]);
   const url = await server.url;
   const options = { headers: { "Content-Type": "application/json" }, tls: { ca: cert } };
   const created = await fetch(`${url}/api/todos`, { ...options, method: "POST", body: '{"title":"x"}' });
@@ -179,7 +179,7 @@ test("the reference lists the log lines of a running server with their fields", 
   const clients = join(folder, "clients");
   writeFileSync(clients, `alice:${"0".repeat(64)}\n`);
   const args = ["--private", "--access-log", "--clients-file", clients];
-  await using server = runTodo(["serve", "--port", "0", ...args], admin);
+  await using server = serve([...args], admin);
   const url = await server.url;
   const headers = { Authorization: basic("admin", "secret words") };
   const send = async (line: string, body?: object) =>
@@ -195,8 +195,7 @@ test("the reference lists the log lines of a running server with their fields", 
   await fetch(`${url}/api/whoami`, { headers: { Authorization: "Bearer wrong", traceparent } });
   writeFileSync(clients, `alice:${"0".repeat(64)}\nbob:${"1".repeat(64)}\n`);
   await until(() => server.stdout().includes("credentials read again"), "the clients file is read again");
-  server.kill("SIGTERM");
-  expect(await server.exited).toBe(0);
+  await stop(server);
   const expected = [
     ...["listening", "request", "write", "write refused", "key created", "key write refused", "key rotated"],
     ...["key revoked", "credential refused", "credentials read again", "stopping", "stopped"],
@@ -300,7 +299,7 @@ test.skipIf(skipFor(whyMissing("curl")))(
   "the examples of the HTTP API print what the page shows",
   async () => {
     const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
-    await using server = runTodo(["serve", "--port", "0"], admin);
+    await using server = serve([], admin);
     const url = await server.url;
     const token = { shown: "", actual: "" };
     const examples = examplesIn(readPage("docs/reference/http-api.md"));

@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
-import { type Command, runTodo } from "./command.ts";
+import type { Command } from "./command.ts";
 import { type Answer, isLinearizable, type Operation } from "./linearizability.ts";
 import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { type Proxy as Network, startProxy } from "./postgres-proxy.ts";
 import { type ServedTodo, sendJson } from "./served-todos.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
@@ -33,7 +34,7 @@ class Replicas implements AsyncDisposable {
   }
 
   async start(index: number): Promise<void> {
-    const server = runTodo(["serve", "--port", "0"], { TODO_STORE: this.#databases[index] ?? "" });
+    const server = serve([], { TODO_STORE: this.#databases[index] ?? "" });
     this.#servers[index] = server;
     this.urls[index] = await server.url;
   }

@@ -6,6 +6,7 @@ import { getErrno } from "../src/error-message.ts";
 import { runTodo } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { Connection, statusOf } from "./raw-http.ts";
+import { serveFile, stop } from "./server.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -34,13 +35,12 @@ describe("a server that shuts down", () => {
         const atStart = acknowledged.size;
         await until(() => acknowledged.size >= atStart + 100, "the clients write");
         const before = acknowledged.size;
-        server.kill("SIGTERM");
-        expect(await server.exited).toBe(0);
+        await stop(server);
         expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
         // The server accepted writes after the signal too.
         expect(acknowledged.size).toBeGreaterThan(before);
       }
-      await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+      await using server = serveFile(path);
       const stored = new Set<string>();
       for (const { title } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
         stored.add(title);

@@ -1,10 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { join } from "node:path";
-import { type Command, run, runTodo } from "./command.ts";
+import { jsonLines } from "./call-todo.ts";
+import { type Command, run } from "./command.ts";
 import { copyProgram } from "./patched-copy.ts";
 import { openSocket, request } from "./raw-http.ts";
 import { createTodo } from "./served-todos.ts";
+import { portOf, serve, stop } from "./server.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -15,11 +17,7 @@ const JSON_TYPE = "Content-Type: application/json";
 const folder = temporaryFolder();
 
 const linesOf = (server: Command): { readonly msg: string; readonly time: string }[] =>
-  server
-    .stdout()
-    .split("\n")
-    .slice(0, -1)
-    .map((line) => JSON.parse(line));
+  jsonLines(server.stdout());
 
 const messages = (server: Command): string[] => linesOf(server).map(({ msg }) => msg);
 
@@ -27,10 +25,8 @@ const messages = (server: Command): string[] => linesOf(server).map(({ msg }) =>
 const stopping = (server: Command): Promise<void> =>
   until(() => messages(server).includes("stopping"), "the server is stopping");
 
-const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
-
 async function stopBy(signal: NodeJS.Signals): Promise<void> {
-  await using server = runTodo(["serve", "--port", "0"]);
+  await using server = serve();
   await server.url;
   server.kill(signal);
   expect(await server.exited).toBe(0);
@@ -39,7 +35,7 @@ async function stopBy(signal: NodeJS.Signals): Promise<void> {
 
 describe("a server that shuts down", () => {
   test("does not wait for connections that have sent nothing or half a request", async () => {
-    await using server = runTodo(["serve", "--port", "0"]);
+    await using server = serve();
     const port = await portOf(server);
     const whole = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (const bytes of ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: loc", whole])
@@ -47,7 +43,7 @@ describe("a server that shuts down", () => {
     const last = await openSocket(port, `${whole}GET /`);
     // Its response shows that the server has read what the connections before it have sent.
     await once(last, "data");
-    await using waiting = runTodo(["serve", "--port", "0"]);
+    await using waiting = serve();
     const upload = request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{");
     await once(await openSocket(await portOf(waiting), whole + upload), "data");
     waiting.kill("SIGTERM");
@@ -60,7 +56,7 @@ describe("a server that shuts down", () => {
   test.each(["SIGTERM", "SIGINT", "SIGQUIT"] as const)("closes the store on %s", (signal) => stopBy(signal));
 
   test("exits immediately at a second signal, but not within 500 ms at the same one", async () => {
-    await using server = runTodo(["serve", "--port", "0"]);
+    await using server = serve();
     const hanging = await openSocket(
       await portOf(server),
       request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
@@ -88,8 +84,7 @@ describe("a server that shuts down", () => {
     await using server = run(["sh", "-c", "trap '' HUP; exec bin/todo serve --port 0"]);
     await server.url;
     server.kill("SIGHUP");
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     expect(server.stdout()).toContain('"signal":"SIGTERM","msg":"stopping"');
   });
 
@@ -114,7 +109,7 @@ describe("a server that shuts down", () => {
   });
 
   test.concurrent("aborts requests that do not finish within 10 seconds", async () => {
-    await using server = runTodo(["serve", "--port", "0"]);
+    await using server = serve();
     const hanging = await openSocket(
       await portOf(server),
       request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
@@ -122,15 +117,14 @@ describe("a server that shuts down", () => {
     // Half a request, because the listener closes idle connections by itself.
     const drip = setInterval(() => hanging.write(" "), 500);
     await (await fetch(`${await server.url}/livez`, { keepalive: false })).text();
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     clearInterval(drip);
     const aborted = "requests did not finish in time and were aborted";
     expect(messages(server)).toEqual(["listening", "stopping", aborted, "stopped"]);
   });
 
   test.concurrent("serves new connections during its stop delay, is not ready, and closes each of them", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "10"]);
+    await using server = serve(["--stop-delay", "10"]);
     const url = await server.url;
     server.kill("SIGTERM");
     await stopping(server);
@@ -150,7 +144,7 @@ describe("a server that shuts down", () => {
   });
 
   test.concurrent("keeps event streams open during its stop delay, then ends them", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "10"]);
+    await using server = serve(["--stop-delay", "10"]);
     const url = await server.url;
     await using subscriber = await follow(url);
     server.kill("SIGTERM");
@@ -161,10 +155,9 @@ describe("a server that shuts down", () => {
   });
 
   test.concurrent("uses all of its stop delay, even when that exceeds the time limit of a shutdown", async () => {
-    await using server = runTodo(["serve", "--port", "0", "--stop-delay", "11"]);
+    await using server = serve(["--stop-delay", "11"]);
     await server.url;
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     expect(messages(server)).toEqual(["listening", "stopping", "stopped"]);
   });
 });

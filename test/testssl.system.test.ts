@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { certificateIn } from "./certificate.ts";
-import { run, runTodo } from "./command.ts";
+import { run } from "./command.ts";
+import { portOf, serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { reasonAgainst } from "./tools.ts";
@@ -22,8 +23,8 @@ test.skipIf(skipFor(whyNot))(
   "testssl.sh finds no problem with the server",
   async () => {
     const report = join(folder, "report.json");
-    await using server = runTodo(["serve", "--port", "0", ...certificateIn(folder).options]);
-    const { port } = new URL(await server.url);
+    await using server = serve(certificateIn(folder).options);
+    const port = await portOf(server);
     const scope = WHOLE ? [] : ["--protocols", "--server-preference", "--headers"];
     const options = ["--quiet", "--color", "0", "--warnings", "off", "--jsonfile", report];
     await using testssl = run([TESTSSL ?? "", ...options, ...scope, `https://localhost:${port}`]);

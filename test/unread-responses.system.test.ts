@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { type ClientHttp2Session, type ClientSessionOptions, connect } from "node:http2";
 import { certificateIn } from "./certificate.ts";
-import { runTodo } from "./command.ts";
 import { answerOf, ask, POST_TODO, requestUnread } from "./http2.ts";
 import { residentMiB } from "./process-status.ts";
+import { serve } from "./server.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -20,8 +20,8 @@ const LONGEST_TITLE = "😀".repeat(120);
 const { cert, options } = certificateIn(folder);
 
 /** Starts the server with TLS. */
-async function serve() {
-  const server = runTodo(["serve", "--port", "0", ...options]);
+async function serveTls() {
+  const server = serve(options);
   const url = await server.url;
   const open = (settings?: ClientSessionOptions["settings"]): ClientHttp2Session =>
     connect(url.replace("127.0.0.1", "localhost"), { ca: cert, ...(settings && { settings }) });
@@ -75,7 +75,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
     test.each(resources)(
       "of %s use little memory",
       async (_what, { path, leastBytes, prepare, headers = {}, withWrites }) => {
-        await using server = await serve();
+        await using server = await serveTls();
         const session = server.open();
         await prepare?.(session);
         // The first requests also compile code, decompress files and grow the heap.
@@ -109,7 +109,7 @@ describe.skipIf(skipFor(whyNoFile("/proc/self/status")))(
 
 describe.skipIf(skipFor(whyNoFile("/proc/self/status")))("HTTP/2 streams with unfinished bodies", () => {
   test("do not keep other clients from creating to-dos, and use little memory", async () => {
-    await using server = await serve();
+    await using server = await serveTls();
     const session = server.open();
     await addTodos(STREAMS)(session);
     const before = await residentMiB(server.pid);

@@ -12,9 +12,10 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { callTodo, jsonLines } from "../../test/call-todo.ts";
-import { ROOT, run, runTodo } from "../../test/command.ts";
+import { ROOT, run } from "../../test/command.ts";
 import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
+import { serve, stop } from "../../test/server.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
 import { until } from "../../test/until.ts";
 import { Metrics } from "../http/observability/metrics.ts";
@@ -72,10 +73,9 @@ describe("scheduled backups", () => {
     const others = ["mine.db", "todos-20260101T000000Z-other.db", "todos-20260101T000000Z-other.db.part"];
     for (const name of [part, ...others]) writeFileSync(join(backups, name), "");
     const flags = ["--backup-dir", backups, "--backup-every", "1s", "--backup-keep", "2"];
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`, ...flags]);
+    await using server = serve(["--store", `sqlite:${path}`, ...flags]);
     await until(() => server.stdout().split('"backup finished"').length > 4, "four backups are made");
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     expect(readdirSync(backups)).toEqual(expect.arrayContaining(others));
     expect(names()).not.toContain(part);
     const made = names().filter((name) => name.endsWith(".db"));

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
-import { callTodo, complaintOf, jsonLines } from "../../test/call-todo.ts";
-import { type Command, run, runTodo } from "../../test/command.ts";
+import { callTodo, complaintOf } from "../../test/call-todo.ts";
+import { run, runTodo } from "../../test/command.ts";
 import { greet, mint, whoami } from "../../test/credentials.ts";
 import { freePort } from "../../test/free-port.ts";
 import { type Postgres, startPostgres, whyNoDatabase } from "../../test/postgres.ts";
 import { postTodo } from "../../test/served-todos.ts";
+import { serve, stop } from "../../test/server.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
 import { filesIn, temporaryFolder } from "../../test/temporary.ts";
@@ -19,16 +20,6 @@ import { getOwnHost } from "./serve.ts";
 const folder = temporaryFolder();
 const file = filesIn(folder);
 const PAIR = { TODO_ADMIN_USER: "root", TODO_ADMIN_PASSWORD: "s3cret words" };
-
-const serve = (args: readonly string[] = [], variables: Readonly<Record<string, string>> = {}): Command =>
-  runTodo(["serve", "--port", "0", ...args], variables);
-
-/** Stops a server, so that all its output is available. Returns its log. */
-async function stop(server: Command) {
-  server.kill("SIGTERM");
-  expect(await server.exited).toBe(0);
-  return jsonLines(server.stdout());
-}
 
 /** Waits for a server that does not log when it listens. */
 const listens = (url: string) =>

@@ -6,10 +6,10 @@ import { createServer } from "node:net";
 import { basename, join } from "node:path";
 import { callTodo, jsonLines } from "../../../test/call-todo.ts";
 import { certificateIn, makeCertificate } from "../../../test/certificate.ts";
-import { runTodo } from "../../../test/command.ts";
 import { freePort } from "../../../test/free-port.ts";
 import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { createTodo } from "../../../test/served-todos.ts";
+import { serveFile } from "../../../test/server.ts";
 import { startPrivate, startService } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { filesIn, temporaryFolder } from "../../../test/temporary.ts";
@@ -223,7 +223,7 @@ describe("todo doctor", () => {
 
   test("passes while a server runs, and changes nothing in its store", async () => {
     const path = file();
-    await using server = runTodo(["serve", "--port", "0", "--store", `sqlite:${path}`]);
+    await using server = serveFile(path);
     const url = await server.url;
     const { code, lines } = await doctor(["--store", `sqlite:${path}`, "--port", new URL(url).port]);
     const line = `ok: ${path} can be read and written; a running server uses it`;

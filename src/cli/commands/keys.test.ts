@@ -3,8 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { callTodo, complaintOf } from "../../../test/call-todo.ts";
-import { type Command, type Outcome, run, runTodo } from "../../../test/command.ts";
+import { type Command, type Outcome, run } from "../../../test/command.ts";
 import { mint, whoami } from "../../../test/credentials.ts";
+import { serve } from "../../../test/server.ts";
 import { startPrivate } from "../../../test/service.ts";
 import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import type { MintedKey } from "../../credential/key.ts";
@@ -57,7 +58,7 @@ describe("todo keys while a server runs", () => {
   let url: string;
   beforeAll(async () => {
     const user = { TODO_ADMIN_USER: "root", TODO_ADMIN_PASSWORD: "s3cret" };
-    server = runTodo(["serve", "--port", "0", "--access-log", ...store], user);
+    server = serve(["--access-log", ...store], user);
     url = await server.url;
   });
   afterAll(() => server[Symbol.asyncDispose]());

@@ -2,10 +2,10 @@ import { Database } from "bun:sqlite";
 import { describe, expect, test } from "bun:test";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { callTodo, complaintOf, jsonLines } from "../../../test/call-todo.ts";
-import { runTodo } from "../../../test/command.ts";
 import { mint } from "../../../test/credentials.ts";
 import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
 import { createTodo, listTodos } from "../../../test/served-todos.ts";
+import { serveFile } from "../../../test/server.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { filesAt, storePathsIn } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
@@ -20,7 +20,6 @@ const ran = (...args: readonly string[]) => callTodo(args);
 const refusal = (...args: readonly string[]) => complaintOf(callTodo(args));
 
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
-const serve = (path: string) => runTodo(["serve", "--port", "0", ...on(path)]);
 
 async function markDone(url: string, id: number): Promise<void> {
   const headers = { "Content-Type": "application/json" };
@@ -52,7 +51,7 @@ function startWriters(url: string) {
 
 test("a backup and an export that are made during concurrent writes contain all earlier acknowledged writes, without gaps", async () => {
   const [path, file, copy] = [newPath(), newPath(), newPath()];
-  await using original = serve(path);
+  await using original = serveFile(path);
   const writers = startWriters(await original.url);
   await until(() => writers.titles.size >= 500, "500 to-dos are written");
   const before = { titles: [...writers.titles], done: [...writers.done] };
@@ -70,7 +69,7 @@ test("a backup and an export that are made during concurrent writes contain all 
   const { code, stdout } = await ran("restore", file, ...on(copy));
   expect([code, filesAt(copy)]).toEqual([0, [""]]);
 
-  await using server = serve(copy);
+  await using server = serveFile(copy);
   const todos = await listTodos(await server.url);
   expect(stdout).toStartWith(`restored ${todos.length} to-dos, ${statSync(file).size} bytes, position `);
   expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Command, runTodo } from "../../../test/command.ts";
 import { createTodo } from "../../../test/served-todos.ts";
+import { stop } from "../../../test/server.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
@@ -47,8 +48,7 @@ describe.skipIf(skipFor(whyUntraceable))("a server with a large store", () => {
     // Long enough for a check of the files.
     await Bun.sleep(1500);
     await createTodo(url, "a");
-    server.kill("SIGTERM");
-    expect(await server.exited).toBe(0);
+    await stop(server);
     expect(countReads() - atStart).toBeLessThan(FEW_READS);
   });
 });
