@@ -139,18 +139,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     expect((await todoIn(store, 20001n))?.title).toBe("x");
   });
 
-  test("an idempotency key creates one to-do across several stores", async () => {
-    const stores = await openTwo();
-    const both = [stores.one, stores.other, stores.one, stores.other];
-    for (let i = 0; i < 50; i++) {
-      const made = await Promise.all(both.map((store) => store.insert("a", `key ${i}`)));
-      expect(made.map(({ id }) => id)).toEqual(both.map(() => BigInt(i + 1)));
-      expect(made.map(({ json }) => decode(json).title)).toEqual(both.map(() => "a"));
-    }
-    expect(await failureOf(() => stores.other.insert("b", "key 0"))).toBe("idempotency_key_reused");
-    expect((await stores.one.position()).sequence).toBe(50);
-  });
-
   test("a clock that jumps forward and back removes two idempotency keys per new key at most", async () => {
     const stores = await openTwo();
     const insert = async (key: string): Promise<TodoId> => (await stores.one.insert("x", key)).id;
