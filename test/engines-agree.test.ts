@@ -9,10 +9,9 @@ import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { StoreOptions } from "../src/storage/store.ts";
 import type { ListQuery, TodoId, TodoStore } from "../src/todo.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
-import { executeSql } from "./postgres-store.ts";
+import { ageIdempotencyKeys } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
-import { eachEvent } from "./store.ts";
-import { decode, read } from "./store-contract.ts";
+import { decode, read, take } from "./store-contract.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
@@ -106,11 +105,7 @@ let database: string | undefined;
 /** Moves the clock of all stores. PostgreSQL has a clock of its own, so its idempotency keys become older instead. */
 async function passHours(passed: number): Promise<void> {
   hours += passed;
-  if (database === undefined) return;
-  await executeSql(
-    database,
-    `UPDATE todo_service.idempotency_records SET created_at = created_at - ${passed * HOUR}`,
-  );
+  if (database !== undefined) await ageIdempotencyKeys(database, passed);
 }
 
 let databases: Databases | undefined;
@@ -228,7 +223,7 @@ test(
         for (const step of steps) {
           if (step.name === "wait") await passHours(step.hours);
           else if (step.name === "reopen") await reopen(engines);
-          else await agreed((engine) => take(engine, step, base));
+          else await agreed((engine) => run(engine, step, base));
           await agreed(async ({ store, evicted }) => [(await store.position()).sequence, evicted()]);
         }
         await agreed(async ({ store }) => (await read(await store.list({}))).todos);
@@ -255,7 +250,7 @@ async function empty(store: TodoStore): Promise<TodoId> {
 }
 
 /** Runs a step on a store. Returns its outcome. */
-async function take(
+async function run(
   { store, runs }: Engine,
   step: Exclude<Step, { name: "wait" | "reopen" }>,
   base: TodoId,
@@ -276,8 +271,11 @@ async function take(
       const list = await store.list({ ...query, after: idFrom(base, after) }, step.maxBlobBytes);
       return { next: list.next, todos: (await read(list)).todos };
     }
-    case "events":
-      return eventsSince(store, step.back);
+    case "events": {
+      // The last changes, if the store still has them.
+      const { epoch, sequence } = await store.position();
+      return take(store, { epoch, sequence: sequence - step.back }, step.back);
+    }
   }
 }
 
@@ -295,19 +293,6 @@ async function outcome(store: TodoStore, write: Write, base: TodoId) {
     if (error instanceof ServiceError) return { failure: error.code, detail: error.detail };
     throw error;
   }
-}
-
-/** Returns the last changes, if the store still has them. */
-async function eventsSince(store: TodoStore, back: number) {
-  const { epoch, sequence: n } = await store.position();
-  const controller = new AbortController();
-  const seen: unknown[] = [];
-  for await (const event of eachEvent(store, { epoch, sequence: n - back }, controller.signal)) {
-    const todo = event.type === "deleted" ? undefined : decode(event.json);
-    seen.push({ n: event.position.sequence, type: event.type, id: event.id, todo });
-    if (event.position.sequence === n) controller.abort();
-  }
-  return seen;
 }
 
 const idFrom = (base: TodoId, id: TodoId): TodoId => (id >= HUGE ? id : base + id);

@@ -3,6 +3,7 @@
  * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement. It ends
  * earlier at SIGTERM, after the guesses under way.
  */
+import { basic } from "./credentials.ts";
 import { Connection, statusOf } from "./raw-http.ts";
 
 export interface Flood {
@@ -30,8 +31,6 @@ export async function flood({ port, connections, next, path = "/admin/" }: Flood
   await Promise.all(Array.from({ length: connections }, guess));
   return answers;
 }
-
-export const basic = (user: string, password: string): string => `Basic ${btoa(`${user}:${password}`)}`;
 
 if (import.meta.main) {
   const [port = 0, connections = 0, ms = 0, users = 1] = process.argv.slice(2).map(Number);

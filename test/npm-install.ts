@@ -1,8 +1,6 @@
-import { afterAll } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 /** Packages from the registry in a temporary folder, or the reason why they are not there. */
 export type InstalledPackages =
@@ -26,8 +24,7 @@ export const whyNoRegistry =
 /** Installs packages, such as `express@5.3.0`, into a new folder, which is removed after the tests of the file. */
 export async function installPackages(...packages: readonly string[]): Promise<InstalledPackages> {
   if (whyNoRegistry !== undefined) return { whyMissing: whyNoRegistry };
-  const folder = await mkdtemp(join(tmpdir(), "todo-packages-"));
-  afterAll(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder();
   await Bun.write(join(folder, "package.json"), '{"private":true,"type":"module"}');
   const flags = ["--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"];
   const limits = ["--fetch-retries=1", "--fetch-timeout=30000", "--prefix", folder];

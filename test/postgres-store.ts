@@ -33,3 +33,10 @@ export async function executeSql(url: string, text: string): Promise<void> {
   await sql.unsafe(text).simple();
   await sql.close();
 }
+
+/** Makes the idempotency keys of a database older. */
+export const ageIdempotencyKeys = (url: string, hours: number): Promise<void> =>
+  executeSql(
+    url,
+    `UPDATE todo_service.idempotency_records SET created_at = created_at - ${hours * 3_600_000}`,
+  );

@@ -1,28 +1,24 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { ended, runTodo } from "./command.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { filesIn } from "./temporary.ts";
 
-const folder = temporaryFolder();
+const newPath = filesIn();
 
 const MANY = 200_000;
 const WITH_KEYS = "--with-keys";
 
 describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
   let databases: Databases;
-  let files = 0;
   beforeAll(async () => {
     databases = await openDatabases();
   });
   afterAll(() => databases[Symbol.asyncDispose]());
-
-  const newPath = (): string => join(folder, `${++files}`);
 
   const todo = (store: string, ...args: readonly string[]) => ended(runTodo(args, { TODO_STORE: store }));
 

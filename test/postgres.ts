@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SQL } from "bun";
-import { collect, run } from "./command.ts";
+import { collect, run, succeed } from "./command.ts";
 import { freePort } from "./free-port.ts";
 import { until } from "./until.ts";
 
@@ -293,11 +293,8 @@ async function newFolder(prefix: string, { uid, gid }: User): Promise<string> {
   return folder;
 }
 
-async function idOfNobody(which: "-u" | "-g"): Promise<number> {
-  const id = run(["id", which, "nobody"]);
-  await id.exited;
-  return Number(id.stdout());
-}
+const idOfNobody = async (which: "-u" | "-g"): Promise<number> =>
+  Number(await succeed(run(["id", which, "nobody"])));
 
 /** Writes a file that only the server can read. */
 async function write({ user: { uid, gid } }: Home, path: string, content: string): Promise<void> {

@@ -5,7 +5,16 @@ import { hashToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
 import { parseMadeWith } from "../src/storage/records/key-row.ts";
 import type { Store } from "../src/storage/store.ts";
-import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoJson, TodoList } from "../src/todo.ts";
+import type {
+  ListQuery,
+  Position,
+  Todo,
+  TodoEvent,
+  TodoId,
+  TodoJson,
+  TodoList,
+  TodoStore,
+} from "../src/todo.ts";
 import { eachEvent } from "./store.ts";
 
 /** Opens an empty store with the given limits. */
@@ -684,7 +693,7 @@ function asTodo(value: unknown): Todo {
   throw new Error(`not a to-do: ${Bun.inspect(value)}`);
 }
 
-export async function take(store: Store, after: Position, count: number) {
+export async function take(store: Pick<TodoStore, "events">, after: Position, count: number) {
   const controller = new AbortController();
   const seen: { n: number; type: TodoEvent["type"]; id: TodoId; todo: Todo | undefined }[] = [];
   for await (const event of eachEvent(store, after, controller.signal)) {

@@ -1,13 +1,11 @@
 import { afterAll, beforeAll } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store, StoreOptions } from "../src/storage/store.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
 import { emptyStores } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
+import { storePathsIn } from "./temporary.ts";
 
 export type OpenStore = (options?: StoreOptions) => Promise<Store>;
 
@@ -16,12 +14,10 @@ export type OpenStore = (options?: StoreOptions) => Promise<Store>;
  * once per test file, because it registers hooks that start PostgreSQL and remove the files.
  */
 export function storesOfEachKind(): [kind: string, openStore: OpenStore][] {
-  const folder = mkdtempSync(join(tmpdir(), "todo-stores-"));
-  afterAll(() => rmSync(folder, { recursive: true }));
-  let files = 0;
+  const newPath = storePathsIn();
   const stores: [kind: string, openStore: OpenStore][] = [
     ["memory", async (options) => openMemory(options)],
-    ["sqlite", (options) => openSqlite(join(folder, `${++files}.db`), options)],
+    ["sqlite", (options) => openSqlite(newPath(), options)],
   ];
   if (skipFor(whyNoDatabase)) return stores;
   let databases: Databases;

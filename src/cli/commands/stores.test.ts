@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { callTodo, complaintOf, jsonLines } from "../../../test/call-todo.ts";
 import { mint } from "../../../test/credentials.ts";
 import { openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
-import { createTodo, listTodos } from "../../../test/served-todos.ts";
+import { createTodo, listTodos, sendJson } from "../../../test/served-todos.ts";
 import { serveFile } from "../../../test/server.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { filesAt, storePathsIn } from "../../../test/temporary.ts";
@@ -22,9 +22,7 @@ const refusal = (...args: readonly string[]) => complaintOf(callTodo(args));
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 
 async function markDone(url: string, id: number): Promise<void> {
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(`${url}/api/todos/${id}`, { method: "PATCH", headers, body: '{"done":true}' });
-  expect(response.ok).toBe(true);
+  expect((await sendJson(url, `PATCH /api/todos/${id}`, { done: true })).ok).toBe(true);
 }
 
 /** Writes to a server as fast as it responds. The returned collections show what it has acknowledged so far. */

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, jest, setSystemTime, 
 import { SQL } from "bun";
 import { type Databases, openDatabases, urlAt, whyNoDatabase } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
-import { emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
+import { ageIdempotencyKeys, emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { eachEvent } from "../../../test/store.ts";
@@ -143,9 +143,9 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const stores = await openTwo();
     const insert = async (key: string): Promise<TodoId> => (await stores.one.insert("x", key)).id;
     for (const key of "abcdef") await insert(key);
-    await passHours(stores.url, 48);
+    await ageIdempotencyKeys(stores.url, 48);
     expect([await insert("later"), await insert("f")]).toEqual([7n, 8n]);
-    await passHours(stores.url, -48);
+    await ageIdempotencyKeys(stores.url, -48);
     expect([await insert("e"), await insert("a")]).toEqual([5n, 9n]);
   });
 
@@ -165,7 +165,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       expect(await insertAt(hours, "a", "a")).toBe(1n);
       expect(await insertAt(-hours, "b", "b")).toBe(2n);
     }
-    await passHours(url, 24);
+    await ageIdempotencyKeys(url, 24);
     expect(await insertAt(-25, "e", "b")).toBe(3n);
   });
 
@@ -726,10 +726,6 @@ const keyOf = (id: string, more: Partial<StoredKey> = {}): StoredKey => ({
   ...{ id, name: "ci", tokenHash: hashToken(id), scope: "write", createdAt: 0 },
   ...more,
 });
-
-/** Makes idempotency keys older. */
-const passHours = (url: string, hours: number): Promise<void> =>
-  executeSql(url, `UPDATE todo_service.idempotency_records SET created_at = created_at - ${hours * HOUR}`);
 
 /** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {
