@@ -119,13 +119,6 @@ export function storeContract(engine: string, openStore: OpenStore): void {
         expect(limited.count).toBe(1);
       });
 
-      test("a repeated insert returns the to-do as it was created", async () => {
-        const { id } = await limited.insert("x", "a");
-        await limited.setDone(id, true);
-        const { json } = await limited.insert("x", "a");
-        expect(decode(json)).toEqual({ id, title: "x", done: false });
-      });
-
       test("a failed insert evicts no key", async () => {
         for (const key of ["a", "b", "c"]) await limited.insert("x", key);
         expect(await failureOf(() => limited.insert("x", "d"))).toBe("store_full");
