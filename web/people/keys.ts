@@ -3,7 +3,15 @@ import { type ApiKey, type MintedApiKey, TodoApiError } from "../../src/sdk/clie
 import { createKeysApi } from "../../src/sdk/keys.ts";
 import { delay } from "../../src/sdk/retry.ts";
 import { createCopyable, createLinkView } from "../view/copyable.ts";
-import { createButton, createElement, onSubmit, quote, requireElement, showFieldError } from "../view/dom.ts";
+import {
+  createButton,
+  createElement,
+  onSubmit,
+  quote,
+  requireElement,
+  setChildren,
+  showFieldError,
+} from "../view/dom.ts";
 import { errorMessage, formatTime } from "../view/messages.ts";
 import { announce, showToast } from "../view/toasts.ts";
 import { pageVisible } from "../visibility.ts";
@@ -29,8 +37,8 @@ const placeholder = requireElement("#placeholder", HTMLElement);
 
 const api = createKeysApi(request);
 let loads = 0;
-/** What the table shows, as JSON. */
-let shown = "";
+/** The rows of the table by the JSON of what they show. */
+let rows: ReadonlyMap<string, HTMLTableRowElement> = new Map();
 /** Whether the service is private, so that browsers sign in with links. `undefined` until it is known. */
 let isPrivate: boolean | undefined;
 /** The key whose token the dialog shows. */
@@ -67,17 +75,21 @@ function sort(keys: readonly ApiKey[]): ApiKey[] {
 
 const isProgram = ({ deviceOf }: ApiKey): boolean => deviceOf === undefined;
 
-/** Shows the keys, and only the token of a valid one. Keeps the focus. */
+/** Shows the keys, and only the token of a valid one. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
-  const text = JSON.stringify([keys, keys.map(isExpired)]);
-  if (text !== shown) {
-    shown = text;
-    const { activeElement: focused } = document;
-    const latest = new Map(keys.filter(isProgram).map((key) => [key.name, key]));
-    const isRotated = (key: ApiKey): boolean => isProgram(key) && latest.get(key.name) !== key;
-    tableBody.replaceChildren(...sort(keys).map((key) => createRow(key, isRotated(key))));
-    if (focused !== null && !focused.isConnected) focusButton(focused.id);
-  }
+  const { activeElement: focused } = document;
+  const before = rows;
+  rows = new Map(
+    sort(keys).map((key) => {
+      const isRotated =
+        isProgram(key) && keys.findLast((other) => isProgram(other) && other.name === key.name) !== key;
+      const content = JSON.stringify([key, isExpired(key), isRotated]);
+      return [content, before.get(content) ?? createRow(key, isRotated)];
+    }),
+  );
+  setChildren(tableBody, [...rows.values()]);
+  // It is removed, or it has moved in a browser without `moveBefore`.
+  if (focused !== null && focused !== document.activeElement) focusButton(focused.id);
   if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
 }
 
