@@ -204,10 +204,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test.each([
-    ["is not used any more", "another program", 404, 0],
-    ["stays", "a proxy that fails", 502, 1],
-    ["stays", "a proxy that redirects", 302, 1],
-  ])("%s if %s answers, and unsent changes are kept", async (_what, _who, status, workers) => {
+    ["is not used any more", "another program", { worker: 404, health: 404 }, 0],
+    ["is not used any more", "a program that is healthy, too,", { worker: 404, health: 200 }, 0],
+    ["stays", "a proxy that fails", { worker: 502, health: 502 }, 1],
+    ["stays", "a proxy with a login", { worker: 401, health: 401 }, 1],
+    ["stays", "a service with one broken path", { worker: 404, health: 200, text: "ok\n" }, 1],
+    ["stays", "a proxy that redirects", { worker: 302, health: 302 }, 1],
+  ])("%s if %s answers, and unsent changes are kept", async (_what, _who, answers, workers) => {
     const port = await freePort();
     const service = startOn(port, { store: await createStore(["one"]) });
     const { page } = await openKept(service.url, ["one"]);
@@ -215,9 +218,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     await add(page, "two");
     let asked = 0;
     use(
-      startOther(port, async () => {
+      startOther(port, async ({ url }) => {
+        const { pathname } = new URL(url);
+        const isWorker = pathname === "/service-worker.js";
+        if (!isWorker && pathname !== "/livez") return new Response("another program", { status: 404 });
         asked++;
-        return new Response("", { status, headers: status === 302 ? { Location: "/login" } : {} });
+        const { worker, health, text = "fine" } = { text: undefined, ...answers };
+        const status = isWorker ? worker : health;
+        return new Response(text, { status, headers: status === 302 ? { Location: "/login" } : {} });
       }),
     );
     await until(async () => asked >= 2, "the page asks who answers");

@@ -15,7 +15,6 @@ import { Actions } from "./view/actions.ts";
 import { UserChoice } from "./view/choice.ts";
 import { Composer } from "./view/composer.ts";
 import { requireElement } from "./view/dom.ts";
-import { hasMouse } from "./view/keyboard.ts";
 import { ListView } from "./view/list.ts";
 import { describeRejections, errorMessage, formatCount, nameAll } from "./view/messages.ts";
 import { describeConnection } from "./view/notice.ts";
@@ -147,9 +146,7 @@ function onConnected(): void {
 
 function onDisconnected(error: unknown): void {
   offlineCopy.onDisconnected();
-  // A proxy that fails or asks for a login has another status.
-  if (error instanceof TodoApiError && error.code === "unexpected_answer" && error.status === 404)
-    offlineCopy.onReplaced();
+  if (error instanceof TodoApiError && error.code === "unexpected_answer") offlineCopy.onForeignAnswer();
   // Not before an answer or a failure: a sign-in may be necessary, and then needs the text in the address.
   if (state.isLoaded) composer.takeSharedText();
   else view.showFailure(errorMessage(error));
@@ -182,9 +179,10 @@ requireElement("#app", HTMLElement).hidden = false;
 view.render();
 requireElement(".no-script", HTMLElement).remove();
 
-// A phone discards hidden pages without an event. Where there is a mouse, timers run in them.
+/** A phone discards hidden pages without an event. Where there is a mouse, timers run in them. */
+const isDiscardedWhenHidden = !matchMedia("(any-pointer: fine)").matches;
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden && !hasMouse()) outbox.release();
+  if (document.hidden && isDiscardedWhenHidden) outbox.release();
 });
 addEventListener("pagehide", () => {
   if (session.isOwnerSignedIn()) sender.sendBeforeClosing();

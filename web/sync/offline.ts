@@ -58,11 +58,12 @@ export class OfflineCopy {
     this.#isCurrent = false;
   }
 
-  /** Another program has the address of the service now. Its pages must not be covered by the stored one. */
-  async onReplaced(): Promise<void> {
+  /** An answer is not the service's. If another program has its address now, its pages must not be covered by the stored one. */
+  async onForeignAnswer(): Promise<void> {
     if (!isSupported()) return;
     const registration = await unlessBlocked(() => navigator.serviceWorker.getRegistration("/"));
-    await unlessBlocked(async () => registration?.unregister());
+    if (registration !== undefined && (await unlessBlocked(isReplaced)) === true)
+      await unlessBlocked(() => registration.unregister());
   }
 
   /** Deletes the list that the browser keeps, and keeps none from now on. The stored page contains no data. */
@@ -108,6 +109,14 @@ function parseLastList(value: { readonly [Name in keyof LastList]?: unknown }): 
 
 /** Returns false on pages over plain HTTP from another machine, where browsers have neither API, and in some private windows. */
 const isSupported = (): boolean => "serviceWorker" in navigator && "caches" in globalThis;
+
+/** Returns whether another program answers. A proxy that fails or asks for a login shows nothing. */
+async function isReplaced(): Promise<boolean> {
+  const ask = (url: string): Promise<Response> => fetch(url, { cache: "no-store", redirect: "manual" });
+  const [worker, health] = await Promise.all([ask(WORKER_URL), ask("/livez")]);
+  const isForeign = health.status === 404 || (health.ok && (await health.text()) !== "ok\n");
+  return worker.status === 404 && isForeign;
+}
 
 async function registerServiceWorker(): Promise<boolean> {
   if (!isSupported()) return false;
