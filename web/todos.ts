@@ -199,6 +199,7 @@ api
     from: kept?.todos.length === kept?.total ? kept : undefined,
     onState,
     overlay: state.overlay,
+    onTooManyWindows: () => connection.set({ stream: "full" }),
     onPolled: (isPolling) => connection.set({ isPolling }),
     onFirstPage: (todos) => {
       if (state.isLoaded) return;

@@ -5,8 +5,8 @@ const DISCONNECT_NOTICE_DELAY_MS = 800;
 
 /** What the page knows about its connection to the service. */
 export interface Connection {
-  /** `interrupted`: lost, but not long enough to say so. */
-  readonly stream: "connecting" | "connected" | "interrupted" | "lost";
+  /** `interrupted`: lost, but not long enough to say so. `full`: the browser has no connection left for another stream. */
+  readonly stream: "connecting" | "connected" | "interrupted" | "lost" | "full";
   /** Without a stream, requests succeed, and the page asks for changes. */
   readonly isPolling: boolean;
   /** Why the stream is not connected. */

@@ -16,16 +16,14 @@ import { delay } from "../../src/sdk/retry.ts";
 import type { Transport } from "../../src/sdk/transport.ts";
 import type { Writes } from "../../src/sdk/writes.ts";
 import { pageVisible } from "../visibility.ts";
+import { acquireStreamSlot } from "./stream-slots.ts";
 
 /** A request without an answer for this time shows that the connection is bad. */
 const SLOW_MS = 1500;
 /** Size of the first page, which appears immediately. The second page contains the rest. */
 const FIRST_PAGE_SIZE = 500;
-/**
- * Time after which a hidden window closes its event stream. Over HTTP/1.1, a browser opens six connections to a server, and another
- * window could not even load.
- */
-const HIDDEN_TIMEOUT_MS = 10_000;
+/** Time after which a hidden window closes its event stream, because a browser opens at most six connections per server. */
+const HIDDEN_TIMEOUT_MS = 30_000;
 /** How often to ask for the position while no event stream delivers, and the first time. */
 const POLL_MS = 10_000;
 const FIRST_POLL_MS = 2000;
@@ -65,6 +63,8 @@ export interface FollowOptions {
   readonly overlay: Overlay;
   /** The first page of a long list that is shown for the first time. */
   readonly onFirstPage: (todos: readonly Todo[]) => void;
+  /** The browser has no connection left for another event stream. Changes made elsewhere will appear later. */
+  readonly onTooManyWindows: () => void;
   /** Requests succeed although no event stream delivers, or they fail, too. */
   readonly onPolled: (isPolling: boolean) => void;
   /** Sends the user's changes until the signal aborts. Runs again each time when the list is connected. */
@@ -133,7 +133,7 @@ export class PageApi extends TodoApiCore {
   async #followUntil(signal: AbortSignal, options: FollowOptions): Promise<void> {
     const source = {
       list: (call: CallOptions) => this.#loadList(call, options),
-      events: (call: CallOptions & { readonly since: string }) => readEvents(this.#openStream, call),
+      events: (call: CallOptions & { readonly since: string }) => this.#eventsInSlot(signal, call, options),
     };
     const list = startList(this.#from);
     let sending: ReturnType<typeof linkAbort> | undefined;
@@ -196,6 +196,19 @@ export class PageApi extends TodoApiCore {
     }
     this.#isFresh = true;
     return { todos: reuse(todos, this.#from?.todos ?? []), position };
+  }
+
+  async *#eventsInSlot(
+    signal: AbortSignal,
+    call: CallOptions & { readonly since: string },
+    { onTooManyWindows }: FollowOptions,
+  ): AsyncGenerator<TodoEvent, void, undefined> {
+    const release = await acquireStreamSlot(signal, onTooManyWindows);
+    try {
+      yield* readEvents(this.#openStream, call);
+    } finally {
+      release();
+    }
   }
 
   readonly #openStream: Transport["send"] = async (...request) => {

@@ -303,7 +303,7 @@ describe("the unsent changes", () => {
     expect(page.titles).toEqual(["one", "three"]);
   });
 
-  test("to many to-dos are sent ten at a time, and a clearing keeps what someone reopens", async () => {
+  test("to many to-dos are sent four at a time, and a clearing keeps what someone reopens", async () => {
     const titles = numbered(14);
     const { page, store } = await open(titles);
     for (let id = 1n; id <= 12n; id++) await store.setDone(id, true);
@@ -321,10 +321,10 @@ describe("the unsent changes", () => {
     await store.setDone(2n, false);
     await page.untilShown("to-do 2", "to-do 13", "to-do 14");
     page.outbox.release();
-    await until(() => pending === 10, "ten requests wait");
+    await until(() => pending === 4, "four requests wait");
     released.resolve();
     await untilStored(store, ["2 to-do 2", "13 to-do 13", "14 to-do 14"]);
-    expect(maxPending).toBe(10);
+    expect(maxPending).toBe(4);
   });
 
   test("a clearing keeps what someone reopens also when the page closes", async () => {

@@ -14,9 +14,11 @@ import {
 import type { Answer, Outbox } from "../model/outbox.ts";
 import type { State } from "../model/state.ts";
 import { isBrowserRejected, type PageApi } from "./connection.ts";
+import { findLocks } from "./locks.ts";
+import { isMultiplexed } from "./stream-slots.ts";
 
-/** The maximum number of concurrent requests of one change. */
-const MAX_CONCURRENT = 10;
+/** The maximum number of concurrent requests of one change. Over HTTP/1.1, one of six connections stays free for others. */
+const MAX_CONCURRENT = isMultiplexed() ? 20 : 4;
 /** The maximum when the page closes: the browser limits the bodies of these requests to 64 KiB together. */
 const MAX_CLOSING = 100;
 const MAX_RETRY_MS = 5000;
@@ -248,16 +250,6 @@ function isRejection(error: unknown): error is TodoApiError {
   // A full store would block the deletions that make room.
   if (code === "store_full") return true;
   return status >= 400 && status < 500 && ![401, 408, 421, 429].includes(status);
-}
-
-/** Returns the Web Locks API. A page over HTTP from another machine has none, and a browser that blocks cookies rejects its use. */
-async function findLocks(): Promise<LockManager | undefined> {
-  try {
-    await navigator.locks.query();
-    return navigator.locks;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Resolves when the outbox changes, or after a while. */

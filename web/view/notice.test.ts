@@ -52,3 +52,7 @@ test("the notice names the list that the browser kept, unless the service may st
   );
   expect(describeConnection({ ...connected, stream: "connecting" }, 0, lastList)).toBe("");
 });
+
+test("the notice says that too many windows show the list", () => {
+  expect(describeConnection({ ...connected, stream: "full" }, 0)).toStartWith("Too many windows");
+});

@@ -18,6 +18,8 @@ export function describeConnection(connection: Connection, unsent: number, lastL
         : `${formatCount(unsent)} ${unsent === 1 ? "change" : "changes"} will be sent later.`;
     return `${subject}${list}. ${rest}`;
   }
+  if (stream === "full")
+    return "Too many windows show this list, so changes made elsewhere appear late here. Close another window, or use HTTPS.";
   if (stream === "lost")
     return "Something between this page and the service blocks live updates, so changes made elsewhere appear late.";
   return "";
