@@ -187,7 +187,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => {
   if (session.isOwnerSignedIn()) sender.sendBeforeClosing();
 });
-addEventListener("pageshow", () => outbox.reload());
+addEventListener("pageshow", () => sender.continueAfterClosing());
 
 const reading = readLastList();
 reading.then(showLastList);

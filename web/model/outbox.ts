@@ -240,6 +240,8 @@ export class Outbox extends EventTarget {
     if (readSetting("owner") !== this.owner) this.#unstored.abort();
     this.release();
     tell(LEFT, [...this.#mine]);
+    // More may be sent at the same time than before.
+    this.#show(this.#all);
   }
 }
 

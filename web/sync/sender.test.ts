@@ -354,6 +354,27 @@ describe("the unsent changes", () => {
     await until(async () => Bun.deepEquals(await left(), ["one", "three", "two"]), "all changes arrive");
   });
 
+  test("that wait for others are sent, too, when the page closes", async () => {
+    const titles = numbered(120);
+    const { page, store } = await open(titles);
+    page.network = (send) => send().then(never);
+    page.change("done", ...titles);
+    await until(() => page.writes.length > 0, "the first are sent");
+    await page.close();
+    await untilStored(
+      store,
+      titles.map((title, index) => `${index + 1} (${title})`),
+    );
+  });
+
+  test("wait for the next visit when a page closes that may have missed a restart of the service", async () => {
+    const { page } = await open(["one"]);
+    page.change("deleted", "one");
+    page.state.isLive = false;
+    await page.close();
+    expect(page.writes).toEqual([]);
+  });
+
   test("are taken back by an undo: nothing is sent when the page closes", async () => {
     const { page } = await open(["one"]);
     page.change("deleted", "one");

@@ -64,8 +64,6 @@ export class Sender {
    */
   async run(signal: AbortSignal): Promise<void> {
     const { outbox, identify } = this.#options;
-    // The browser may have kept a page that had closed.
-    this.#isClosing = false;
     await this.#retry(signal, identify);
     const locks = await findLocks();
     if (locks === undefined) return this.#run(signal);
@@ -131,7 +129,7 @@ export class Sender {
     const { api, outbox, state, isOwnerSignedIn, onRejected } = this.#options;
     const isCreate = change.kind === "created";
     let { position = "" } = state;
-    if (!isCreate && !this.#isClosing && (!state.isLive || change.sent !== undefined)) {
+    if (!isCreate && (!state.isLive || (change.sent !== undefined && !this.#isClosing))) {
       ({ position } = await api.list({ limit: 1 }, { signal }));
       // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
@@ -232,13 +230,19 @@ export class Sender {
   }
 
   /**
-   * Sends all that may be sent at once, because the page closes. Browsers finish these requests, but nobody sees the responses, so
-   * the outbox keeps the changes.
+   * Sends what waits for no answer at once, because the page closes. Browsers finish these requests, but nobody sees the responses,
+   * so the outbox keeps the changes. The rest is sent by another window, or at the next visit.
    */
   sendBeforeClosing(): void {
     this.#isClosing = true;
     for (const work of this.#working) for (let count = 0; count < MAX_CLOSING; count++) work();
     this.#options.outbox.close();
+  }
+
+  /** Sends as before, because the browser has kept the page that was closing, and shows it again. */
+  continueAfterClosing(): void {
+    this.#isClosing = false;
+    this.#options.outbox.reload();
   }
 }
 

@@ -29,6 +29,7 @@ const SLOTS = Array.from({ length: MAX_STREAMS }, (_, index) => `todo-service.st
 /** Returns whether requests share one connection. */
 export function isMultiplexed(): boolean {
   const [navigation] = performance.getEntriesByType("navigation");
+  if (navigation === undefined) return false;
   return navigation instanceof PerformanceNavigationTiming && /^h[23]/.test(navigation.nextHopProtocol);
 }
 
