@@ -29,6 +29,8 @@ test("metrics are in the format of Prometheus, and their port closes with the se
   const samples = parseExposition(await scrape(server));
   expect(samples.get(`todo_build_info{version="${version}",runtime="bun ${Bun.version}"}`)).toBe(1);
   expect([samples.get("todo_store_todos"), samples.get("todo_store_todos_limit")]).toEqual([3, 50]);
+  for (const name of ["process_open_fds", "process_resident_memory_bytes", "process_cpu_seconds_total"])
+    expect(samples.get(name)).toBeGreaterThan(0);
   // A kept-alive connection, such as that of Prometheus, does not delay the shutdown.
   await stop(server);
   expect(await fetch(url).catch(() => "gone")).toBe("gone");

@@ -186,6 +186,8 @@ const INJURIES: readonly Injury[] = [
     "another state": "UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 1",
     "exchanged titles": `UPDATE todos SET json = CASE id WHEN 1 THEN replace(json, '"a"', '"b"') ELSE replace(json, '"b"', '"a"') END WHERE id < 3`,
     "another id": "UPDATE todos SET id = 5 WHERE id = 4",
+    "another id above 2^53": "UPDATE todos SET id = 9007199254740995 WHERE id = 4",
+    "an empty text under the id 0": "INSERT INTO todos VALUES (0, '', 0)",
     "a to-do that is no JSON": "UPDATE todos SET json = 'a' WHERE id = 1",
     "an additional to-do": `INSERT INTO todos VALUES (9, '{"id":9,"title":"c","done":false}', 0)`,
   }),

@@ -25,13 +25,21 @@ import { quoteArgument } from "./rescue.ts";
 /** A WAL without a long reader is shorter and is used again. SQLite shortens a longer one when it starts it again. */
 export const WAL_SIZE_LIMIT = 16 * 1024 * 1024;
 
+/** SQLite opens no longer path, and the path of the lock has five bytes more. */
+const MAX_PATH_BYTES = 499;
+
 /**
  * Returns the canonical path of a file, because SQLite names the files beside it after it. Throws a PreconditionError for a
  * path that is ambiguous or not a file, and a StoreUnavailableError if the disk fails.
  */
 export function canonicalPath(path: string): string {
   try {
-    return resolveFile(path);
+    const real = resolveFile(path);
+    const bytes = Buffer.byteLength(real);
+    if (bytes <= MAX_PATH_BYTES) return real;
+    throw new PreconditionError(
+      `${real} is too long: SQLite accepts paths of ${MAX_PATH_BYTES} bytes, and this one has ${bytes}`,
+    );
   } catch (cause) {
     if (cause instanceof PreconditionError) throw cause;
     throw asStoreError(`${path}: ${describeFsError(cause)}`, cause);

@@ -145,6 +145,18 @@ describe("backup", () => {
     await store.close();
   });
 
+  test("contains the store without the triggers and views of other programs", async () => {
+    const path = await makeStore();
+    foreign(FOREIGN_OBJECTS)(path);
+    const [file, copy] = [newPath(), newPath()];
+    expect(await backup(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
+    expect(await restore(copy, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
+    const database = openDatabase(copy, "read");
+    const names = database.query("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')").all();
+    database.close();
+    expect(names).toEqual([]);
+  });
+
   test("never overwrites a file", async () => {
     const path = await makeStore();
     const [file, link] = [newPath(), newPath()];
@@ -218,12 +230,17 @@ const FOREIGN_OBJECTS = `
   CREATE TABLE other_table (id INTEGER PRIMARY KEY AUTOINCREMENT, x UNIQUE);
   INSERT INTO other_table (x) VALUES ('other');
   CREATE INDEX other_index ON todos (json);
+  CREATE VIEW other_view AS SELECT * FROM todos;
+  CREATE TRIGGER other_trigger AFTER INSERT ON todos BEGIN DELETE FROM todos; END;
   ANALYZE`;
 
 describe("restore", () => {
   test.each([
     ["", "SELECT 1"],
-    [" with tables and indexes of other programs", FOREIGN_OBJECTS],
+    [
+      " with tables and indexes of other programs",
+      `${FOREIGN_OBJECTS}; DROP TRIGGER other_trigger; DROP VIEW other_view`,
+    ],
   ])("accepts the file of a stopped server%s", async (_what, sql) => {
     const [file, path] = [await makeStore(), newPath()];
     foreign(sql)(file);
@@ -271,6 +288,18 @@ describe("restore", () => {
     const restored = await openSqlite(path);
     expect((await read(await restored.list({}))).todos).toHaveLength(2);
     await restored.close();
+  });
+
+  test.each([
+    ['the view "v"', "CREATE VIEW v AS SELECT * FROM todos"],
+    ['the trigger "t"', "CREATE TRIGGER t AFTER INSERT ON todos BEGIN DELETE FROM todos; END"],
+  ])("rejects a file with %s, and leaves no files", async (what, sql) => {
+    const [file, path] = [await makeBackup(), newPath()];
+    foreign(sql)(file);
+    const before = readFileSync(file);
+    const said = await refusal(restore(path, file, { signal }));
+    expect(said).toStartWith(`${file}: it has ${what} of another program: remove it`);
+    expect([left(path), left(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
   });
 
   test("rejects missing files, folders and stores in use", async () => {

@@ -92,6 +92,7 @@ async function copyInto(part: string, database: Database, compareMark: () => unk
   database.query("VACUUM INTO ?").run(part);
   await yieldToEventLoop(signal);
   using copy = openDatabase(part, "write");
+  for (const { type, name } of foreignCode(copy)) copy.run(`DROP ${type} "${name.replaceAll('"', '""')}"`);
   rows.assertIntact(copy);
   const summary = summarize(copy);
   makeNew(copy);
@@ -113,6 +114,14 @@ export async function backupInBackground(path: string, file: string): Promise<Ba
     thread.terminate();
   }
 }
+
+/** Returns the triggers and views of other programs, which can change what is written or read. */
+const foreignCode = (database: Database) =>
+  database
+    .query<{ type: "trigger" | "view"; name: string }, []>(
+      "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')",
+    )
+    .all();
 
 /** Makes a copy another store without events, which contain the titles of deleted to-dos. So it knows no earlier position. */
 function makeNew(copy: Database): void {
@@ -197,6 +206,11 @@ function restoreBackup(file: string, part: string) {
   chmodSync(part, PRIVATE_MODE);
   try {
     using copy = openDatabase(part, "write", file);
+    const [found] = foreignCode(copy);
+    if (found !== undefined)
+      throw new PreconditionError(
+        `${file}: it has the ${found.type} ${JSON.stringify(found.name)} of another program: remove it with sqlite3, because it can change to-dos`,
+      );
     const counters = rows.assertIntact(copy);
     const warning = compareMark(counters);
     makeNew(copy);

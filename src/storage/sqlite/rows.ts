@@ -135,7 +135,7 @@ function hasId(json: Uint8Array, id: TodoId): boolean {
   if (id > Number.MAX_SAFE_INTEGER) return decoder.decode(json).startsWith(`{"id":${id},`);
   let found = 0;
   for (let at = ID_AT; isDigit(json[at]); at++) found = found * 10 + (json[at] ?? 0) - ZERO;
-  return found === Number(id);
+  return id > 0n && found === Number(id);
 }
 
 const isDigit = (byte = 0): boolean => byte >= ZERO && byte <= NINE;

@@ -327,6 +327,13 @@ test("an evicted idempotency key leaves the file although the batch after it fai
   database.close();
 });
 
+test("openSqlite rejects a path that is too long for SQLite", async () => {
+  const long = join(folder, "x".repeat(200), "x".repeat(200), "x".repeat(100));
+  expect((await errorOf(openSqlite(long))).message).toContain(
+    "is too long: SQLite accepts paths of 499 bytes",
+  );
+});
+
 test("ids reach SQLite's greatest integer", async () => {
   const path = newPath();
   await (await openSqlite(path)).close();

@@ -52,7 +52,7 @@ const CHECKPOINT_TRANSACTIONS = 200;
 const FEW_TRANSACTIONS = 10;
 /** Larger than most batches, so that a test does not succeed in a rest of space that is too small for them. */
 const TEST_TEXT = " ".repeat(64 * 1024);
-/** Reading the store or a long WAL again takes at most this share of the time, because writes wait for it. */
+/** Reading the store again takes at most this share of the time, because writes wait for it. */
 const VERIFYING_SHARE = 0.05;
 
 /** Returns when work may be done again that was started at a time, and has just ended. */
@@ -82,8 +82,6 @@ class Writer {
   /** Whether another program has written to the store since it was read, and when it may be read again. */
   #isSuspect = false;
   #verifyAt = 0;
-  /** When the WAL may be counted and moved again. */
-  #checkpointAt = 0;
   /** The sequence number at which old events are deleted next. Rare, because it costs a tenth of a batch. */
   #deleteOldEventsAt = 0;
 
@@ -299,12 +297,8 @@ class Writer {
    * the WAL has everything, and the next checkpoint may succeed.
    */
   #checkpoint(): void {
-    const started = performance.now();
-    if (started < this.#checkpointAt) return;
     try {
       this.#check();
-      // A WAL that a reader keeps becomes long.
-      this.#checkpointAt = nextTime(started);
       if (this.#isSuspect) return;
       const result = this.#database
         .query<{ busy: bigint; log: bigint; checkpointed: bigint }, []>("PRAGMA wal_checkpoint(PASSIVE)")
