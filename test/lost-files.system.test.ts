@@ -182,8 +182,10 @@ test("a server accepts writes again after its folder was moved away and back und
     renameSync(elsewhere, data);
   }
   await moreAcknowledged(BEFORE);
+  // The list does not have what is acknowledged while it is read.
+  const acknowledged = [...load.acknowledged];
   const found = new Map((await listTodos(url)).map(({ id, title }) => [id, title]));
-  expect([...load.acknowledged].filter(([id, title]) => found.get(id) !== title)).toEqual([]);
+  expect(acknowledged.filter(([id, title]) => found.get(id) !== title)).toEqual([]);
   await stop(server);
   await Promise.all(writers);
   await using again = serveFile(path);
