@@ -15,6 +15,7 @@ import { Actions } from "./view/actions.ts";
 import { UserChoice } from "./view/choice.ts";
 import { Composer } from "./view/composer.ts";
 import { requireElement } from "./view/dom.ts";
+import { hasMouse } from "./view/keyboard.ts";
 import { ListView } from "./view/list.ts";
 import { describeRejections, errorMessage, formatCount, nameAll } from "./view/messages.ts";
 import { describeConnection } from "./view/notice.ts";
@@ -179,10 +180,9 @@ requireElement("#app", HTMLElement).hidden = false;
 view.render();
 requireElement(".no-script", HTMLElement).remove();
 
-/** A phone discards hidden pages without an event. Where there is a mouse, timers run in them. */
-const isDiscardedWhenHidden = !matchMedia("(any-pointer: fine)").matches;
+// A phone discards hidden pages without an event. Where there is a mouse, timers run in them.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden && isDiscardedWhenHidden) outbox.release();
+  if (document.hidden && !hasMouse()) outbox.release();
 });
 addEventListener("pagehide", () => {
   if (session.isOwnerSignedIn()) sender.sendBeforeClosing();

@@ -1,10 +1,10 @@
-/** Devices with a mouse or a touchpad have a keyboard, as far as browsers tell. */
-export const hasKeyboard = (): boolean => matchMedia("(any-pointer: fine)").matches;
+/** Whether the device has a mouse or a touchpad. Then it has a keyboard, too, as far as browsers tell. */
+export const hasMouse = (): boolean => matchMedia("(any-pointer: fine)").matches;
 
 /** Returns what follows an announcement: the keys that undo. */
 export function undoHint(): string {
   const keys = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘Z" : "Ctrl+Z";
-  return hasKeyboard() ? ` Press ${keys} to undo.` : "";
+  return hasMouse() ? ` Press ${keys} to undo.` : "";
 }
 
 /**

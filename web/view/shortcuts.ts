@@ -2,7 +2,7 @@ import { readSetting, writeSetting } from "../settings.ts";
 import type { Actions } from "./actions.ts";
 import type { Composer } from "./composer.ts";
 import { requireElement } from "./dom.ts";
-import { hasKeyboard, onKeyDown, toLetter } from "./keyboard.ts";
+import { hasMouse, onKeyDown, toLetter } from "./keyboard.ts";
 import type { ListView } from "./list.ts";
 
 /** Handles the keys that work anywhere on the page, and the dialog that lists all keys. */
@@ -15,7 +15,7 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
     writeSetting("single-keys", singleKeys.checked ? undefined : "off");
   });
   const button = requireElement("#show-shortcuts", HTMLButtonElement);
-  button.hidden = !hasKeyboard();
+  button.hidden = !hasMouse();
   button.addEventListener("click", () => dialog.showModal());
   const runs: Readonly<Record<string, () => void>> = {
     n: () => composer.focus(),
