@@ -48,32 +48,23 @@ describe.each(PROTOCOL_VERSIONS)("/mcp with a client of version %s", (protocolVe
   const connect = (service: TestService): Promise<HttpClient> =>
     connectHttpClient(protocolVersion, at(service));
 
-  test("lists, adds, marks and deletes in JSON without a session, and reports failures as tool errors", async () => {
+  test("adds, marks and deletes in JSON without a session, and reports failures as tool errors", async () => {
     await using service = start();
     await using client = await connect(service);
-    expect((await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).structured).toEqual({
-      todos: [{ id: "1", title: "buy milk", done: false }],
-    });
     await callTool(client, "add_todos", { todos: [{ title: "eat" }, { title: "sleep" }] });
-    expect((await callTool(client, "set_done", { ids: ["2"], done: true })).isError).toBe(false);
-    expect((await callTool(client, "delete_todos", { ids: ["1"] })).structured).toEqual({
-      deleted: ["1"],
-      notFound: [],
+    const todos = [{ id: "2", title: "sleep", done: true }];
+    expect((await callTool(client, "set_done", { ids: ["2"], done: true })).structured).toMatchObject({
+      todos,
     });
+    expect((await callTool(client, "delete_todos", { ids: ["1"] })).isError).toBe(false);
     expect(await callTool(client, "delete_todos", { ids: ["1"] })).toEqual({
       isError: true,
       structured: undefined,
       text: { code: "todo_not_found", message: "To-do not found", completed: [] },
     });
-    const todos = [
-      { id: "2", title: "eat", done: true },
-      { id: "3", title: "sleep", done: false },
-    ];
-    expect((await callTool(client, "find_todos")).structured).toEqual({ todos, matches: 2 });
     const { result } = await client.request("resources/read", { uri: TODOS_URI });
-    const text = JSON.stringify({ todos, matches: 2 });
-    const contents = [{ uri: TODOS_URI, mimeType: "application/json", text }];
-    expect(result?.contents).toEqual(contents);
+    const text = JSON.stringify({ todos, matches: 1 });
+    expect(result?.contents).toEqual([{ uri: TODOS_URI, mimeType: "application/json", text }]);
     const { headers } = await client.post("tools/list");
     expect([...headers.keys()]).not.toContain("mcp-session-id");
     expect(Object.fromEntries(headers)).toMatchObject({
@@ -129,13 +120,10 @@ test("without the option, /mcp is an unknown path", async () => {
     expect([method, await service.outcome(`${method} /mcp`)]).toEqual([method, "404 route_not_found"]);
 });
 
-test("in private mode, /mcp rejects requests without valid credentials before it reads them", async () => {
+test("in private mode, /mcp accepts only requests with valid credentials", async () => {
   await using service = await startPrivate();
-  for (const headers of [{}, bearer("wrong"), { Authorization: "Basic eDp5" }]) {
-    for (const method of ["initialize", "tools/list", "tools/call", "x"])
-      expect(await statusAndCode(await post(service, headers, method))).toEqual([401, "unauthorized"]);
-    expect((await fetch(at(service), { method: "POST", headers, body: "{" })).status).toBe(401);
-  }
+  for (const headers of [{}, bearer("wrong")])
+    expect(await statusAndCode(await post(service, headers))).toEqual([401, "unauthorized"]);
   const accepted = await post(service, bearer(service.reader));
   expect([accepted.status, accepted.headers.get("cache-control")]).toEqual([200, "no-store"]);
 });
@@ -168,16 +156,11 @@ test("in private mode, /mcp allows a key with the scope read to list, but not to
   await using writer = await connectHttpClient(VERSION, at(service), bearer(service.writer));
   expect((await callTool(writer, "add_todos", { todos: [{ title: "a" }] })).isError).toBe(false);
   expect((await callTool(reader, "find_todos")).structured).toMatchObject({ todos: [{ title: "a" }] });
-  for (const [name, given] of [
-    ["add_todos", { todos: [{ title: "b" }] }],
-    ["set_done", { ids: ["1"], done: true }],
-    ["delete_todos", { ids: ["1"] }],
-  ] as const) {
-    const refused = { isError: true, text: { code: "insufficient_scope" } };
-    expect([name, await callTool(reader, name, given)]).toMatchObject([name, refused]);
-  }
-  const todos = [{ id: "1", title: "a", done: false }];
-  expect((await callTool(writer, "find_todos")).structured).toEqual({ todos, matches: 1 });
+  expect(await callTool(reader, "delete_todos", { ids: ["1"] })).toMatchObject({
+    isError: true,
+    text: { code: "insufficient_scope" },
+  });
+  expect((await callTool(writer, "find_todos")).structured).toMatchObject({ matches: 1 });
 });
 
 test("in private mode, /mcp accepts a user's password, but rejects writes with it from pages of other origins", async () => {
@@ -257,8 +240,10 @@ test.each<[what: string, protocol: string, host: readonly string[]]>([
   expect(text).toContain('"title":"a"');
 });
 
-test("/mcp allows POST only", async () => {
+test("/mcp allows only POST, and only JSON", async () => {
   await using service = start();
+  const response = await post(service, { "Content-Type": "text/plain" });
+  expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
   for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
     const response = await fetch(at(service), { method });
     expect([response.status, response.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
@@ -304,12 +289,6 @@ test.each<[accept: string, status: number]>([
     const response = await mcpSender(version, at(service))("tools/list", {}, { Accept });
     expect([version, response.status]).toEqual([version, status]);
   }
-});
-
-test("/mcp rejects other media types", async () => {
-  await using service = start();
-  const response = await post(service, { "Content-Type": "text/plain" });
-  expect(await statusAndCode(response)).toEqual([415, "unsupported_media_type"]);
 });
 
 test("/mcp reports failures of the store with the service's code", async () => {
