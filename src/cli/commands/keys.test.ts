@@ -67,10 +67,12 @@ describe("todo keys while a server runs", () => {
     const { token, id, stderr } = await tokenOf("create", "new", ...store);
     expect(await whoami(url, token)).toBe("new");
     expect(stderr).toBe(`Key ${id} of new does not expire. Its token is shown only once.\n`);
-    const expiring = await tokenOf("create", "Zoë 😀", "--expires", "90d", ...store);
-    expect(await whoami(url, expiring.token)).toBe("Zoë 😀");
+    const expiring = await tokenOf("create", "Zoë \u202e", "--expires", "90d", ...store);
+    expect(await whoami(url, expiring.token)).toBe("Zoë \u202e");
     expect(expiring.stderr).toMatch(
-      new RegExp(`^Key ${expiring.id} of Zoë 😀 expires ${TIME}\\. Its token is shown only once\\.\n$`),
+      new RegExp(
+        `^Key ${expiring.id} of Zoë <U\\+202E> expires ${TIME}\\. Its token is shown only once\\.\n$`,
+      ),
     );
   });
 
@@ -112,10 +114,9 @@ describe("todo keys while a server runs", () => {
 describe("todo keys", () => {
   test("exits with 1 and the reason while the database cannot be reached", async () => {
     const url = "postgres://todo:s3cret@127.0.0.1:1/todos";
-    for (const args of [["create", "ci"], ["list"]])
-      expect(await complaintOf(keys(...args, "--store", url), 1)).toBe(
-        "--store: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL",
-      );
+    expect(await complaintOf(keys("list", "--store", url), 1)).toBe(
+      "--store: 127.0.0.1:1: Failed to connect; check that PostgreSQL is running, and the host and port of the URL",
+    );
   });
 
   test("create creates a new store, and says so", async () => {
@@ -132,10 +133,10 @@ describe("todo keys", () => {
     expect([await shell.exited, shell.stdout()]).toEqual([0, expect.stringMatching(/^\[todo_\w{49}\]$/)]);
   });
 
-  test("list prints a table for names of any width", async () => {
+  test("list prints a table for names of any width, and escapes control characters", async () => {
     const { path, store } = newStore();
     const ids: string[] = [];
-    for (const [name, ...more] of [["日本語", 1, Date.now() - HOUR], ["a"], ["😀 continuous"]] as const)
+    for (const [name, ...more] of [["日本語", 1, Date.now() - HOUR], ["\u202eb"], ["😀 continuous"]] as const)
       ids.push((await addKey(path, name, ...more)).key.id);
     const opened = openSqliteKeys(path, { createIfMissing: false });
     opened.keys.recordUse(ids[1] ?? "", Date.now());
@@ -147,7 +148,7 @@ describe("todo keys", () => {
     expect(masked.split("\n")).toEqual([
       "NAME           ID        SCOPE  CREATED               EXPIRES                         LAST USED             DEVICE OF",
       `日本語         ${ids[0]}  write  ${now}  ${expired}  never`,
-      `a              ${ids[1]}  write  ${now}  never                           ${now}`,
+      `<U+202E>b      ${ids[1]}  write  ${now}  never                           ${now}`,
       `😀 continuous  ${ids[2]}  write  ${now}  never                           never`,
       "",
     ]);
@@ -222,17 +223,6 @@ describe("todo keys", () => {
       'the URL "todo.example.com": ',
     );
     await opened.close();
-  });
-
-  test("list and create escape control characters in names", async () => {
-    const { store } = newStore();
-    const name = "\u202egpj.exe";
-    const { stderr } = await keys("create", name, ...store);
-    const { stdout } = await keys("list", ...store);
-    for (const said of [stderr, stdout]) {
-      expect(said).toContain("<U+202E>gpj.exe");
-      expect(said).not.toContain(name);
-    }
   });
 
   test("create explains how to revoke the key if the token cannot be written, after which list finds no key", async () => {
