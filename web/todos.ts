@@ -85,7 +85,6 @@ async function sendChanges(): Promise<number> {
 
 /** Says what keeps the list and the user's changes from being current. */
 function renderNotice(): void {
-  if (session.isEnded) return;
   const text = describeConnection(connection.value, outbox.size, state.lastList);
   if (notice.textContent !== "" && text === "") announce("Reconnected.");
   if (notice.textContent !== text) notice.textContent = text;
@@ -157,7 +156,7 @@ function onDisconnected(error: unknown): void {
 /** Shows the list that the browser kept, until the service answers. */
 function showLastList(list: LastList | undefined): void {
   const isLate = state.isLoaded || state.confirmed.length > 0;
-  if (list === undefined || isLate || session.isEnded) return;
+  if (list === undefined || isLate || !session.isOwnerSignedIn()) return;
   state.lastList = list;
   state.confirmed = list.todos;
   renderNotice();

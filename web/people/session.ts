@@ -33,12 +33,12 @@ export class SessionView {
   #code = takeCode();
   /** The service is private, as a response has shown, or this browser was signed in. */
   #isPrivate = readSetting(OWNER) !== undefined;
+  /** This window no longer shows the list, because the browser was signed out. */
   #isEnded = false;
   /** Who is signed in, once it is known. */
   #owner: string | undefined;
   /** The setting while this owner is signed in; `undefined` in a browser that blocks storage. */
   #setting: string | undefined;
-  #identifying: Promise<void> | undefined;
   #form: SignInForm | undefined;
   #devices: DevicesDialog | undefined;
 
@@ -65,14 +65,7 @@ export class SessionView {
   }
 
   /** The list can be read. Finds out who is signed in if the service is private. Rejects with a TodoApiError without an answer. */
-  identify(): Promise<void> {
-    this.#identifying ??= this.#identify().finally(() => {
-      this.#identifying = undefined;
-    });
-    return this.#identifying;
-  }
-
-  async #identify(): Promise<void> {
+  async identify(): Promise<void> {
     if (!this.#isPrivate) return;
     const session = await readSession();
     if (typeof session === "string" || this.#isEnded) return;
@@ -85,7 +78,9 @@ export class SessionView {
     writeSetting(OWNER, owner);
     this.#setting = readSetting(OWNER);
     this.#owner = owner;
-    if (session.kind === "client") removeUserLinks();
+    // Only users can open or need these pages.
+    if (session.kind === "client")
+      for (const link of document.querySelectorAll('[href="/admin/keys"], [href="/docs"]')) link.remove();
     devicesButton.hidden = false;
     if (this.#code !== undefined) showToast("You are signed in already. To use the link, sign out first.");
     // The back button must not show the list again after a sign-out.
@@ -97,11 +92,6 @@ export class SessionView {
     });
   }
 
-  /** Whether this window no longer shows the list, because the browser was signed out. */
-  get isEnded(): boolean {
-    return this.#isEnded;
-  }
-
   /** Returns whether the browser is still signed in as the owner of this window. Otherwise the window loads again. */
   isOwnerSignedIn(): boolean {
     if (this.#isEnded) return false;
@@ -110,7 +100,7 @@ export class SessionView {
     return false;
   }
 
-  /** Another window has signed out, or someone else has signed in: shows and keeps nothing of the owner of this window. */
+  /** The browser was signed out, or someone else has signed in: shows and keeps nothing of the owner of this window. */
   async #leave(): Promise<void> {
     this.#end();
     await this.#options.forgetList();
@@ -119,7 +109,6 @@ export class SessionView {
 
   #end(): void {
     this.#isEnded = true;
-    removeUserLinks();
     // The page loads again after a sign-in.
     app.remove();
     dialog.close();
@@ -157,18 +146,11 @@ export class SessionView {
 
   /** This browser was signed out by its user, who also gave up the changes that were not sent. */
   async #onSignedOut(): Promise<void> {
-    this.#end();
-    // Tells the other windows, which do the same.
+    // Tells the other windows, which leave, too.
     writeSetting(OWNER);
     this.#options.forgetChanges();
-    await this.#options.forgetList();
-    location.replace("/");
+    await this.#leave();
   }
-}
-
-/** Removes the links to pages that only users can open or need. */
-function removeUserLinks(): void {
-  for (const link of document.querySelectorAll('[href="/admin/keys"], [href="/docs"]')) link.remove();
 }
 
 const NOT_LOADED = "This part of the page cannot be loaded. Reload the page.";
