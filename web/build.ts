@@ -4,8 +4,8 @@
  * The output is in git, so that the service starts without a build. With --check, writes nothing, and fails if it is out of date.
  */
 import { createHash } from "node:crypto";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { basename, extname } from "node:path";
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type OpenApiDocument, renderOpenApi } from "../docs/openapi.ts";
 
@@ -27,28 +27,6 @@ const ASSETS = [
 /** Icons of the installed list, drawn from icon.svg. The maskable icon keeps its mark inside the safe zone. */
 const ICONS = ["icon-192.png", "icon-512.png", "icon-maskable-512.png", "apple-touch-icon.png"] as const;
 
-/** Media types by the ending of an asset. */
-const TYPES: Readonly<Record<string, string>> = {
-  ".svg": "image/svg+xml",
-  ".css": "text/css; charset=utf-8",
-  ".js": "text/javascript; charset=utf-8",
-  ".png": "image/png",
-  ".webmanifest": "application/manifest+json",
-};
-
-const PAGES = {
-  todos: "todos.html",
-  docs: "docs.html",
-  keys: "keys.html",
-} as const;
-
-const ERROR_PAGES = {
-  notFound: "not-found.html",
-  unauthorized: "unauthorized.html",
-  httpsRequired: "https-required.html",
-  misdirected: "misdirected.html",
-} as const;
-
 /** Returns the text of each file in web/built. */
 async function build(): Promise<Readonly<Record<string, string>>> {
   const assets: Record<string, object> = {};
@@ -56,7 +34,7 @@ async function build(): Promise<Readonly<Record<string, string>>> {
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
     const path = hashedName(basename(name), content);
     pathByName.set(basename(name), path);
-    assets[path] = { type: TYPES[extname(path)], ...stored };
+    assets[path] = { type: Bun.file(path).type, ...stored };
   };
 
   for (const name of ASSETS) {
@@ -69,19 +47,20 @@ async function build(): Promise<Readonly<Record<string, string>>> {
     const bytes = await readFile(`${WEB}icons/${name}`);
     add(name, bytes, { base64: bytes.toString("base64") });
   }
-  const manifest = await buildPage("manifest.webmanifest", pathByName);
+  const page = (name: string): Promise<string> => buildPage(name, pathByName);
+  const manifest = await page("manifest.webmanifest");
   add("manifest.webmanifest", manifest, { text: manifest });
   // icon.svg, drawn at 32 by 32 pixels.
   const favicon = (await readFile(`${WEB}favicon.ico`)).toString("base64");
-  const buildPages = async (names: Readonly<Record<string, string>>): Promise<Record<string, string>> => {
-    const pages: Record<string, string> = {};
-    for (const [page, name] of Object.entries(names)) pages[page] = await buildPage(name, pathByName);
-    return pages;
-  };
-  const pages = await buildPages(PAGES);
-  const { todos = "", docs = "" } = pages;
+  const [todos, docs, keys] = [await page("todos.html"), await page("docs.html"), await page("keys.html")];
   const reference = await renderReference();
-  pages.docs = docs.replace("</main>", () => `${reference}</main>`);
+  const pages = { todos, docs: docs.replace("</main>", () => `${reference}</main>`), keys };
+  const errorPages = {
+    notFound: await page("not-found.html"),
+    unauthorized: await page("unauthorized.html"),
+    httpsRequired: await page("https-required.html"),
+    misdirected: await page("misdirected.html"),
+  };
   const serviceWorker = await buildScript("sync/service-worker.ts", {
     BUILT_ASSETS: JSON.stringify([...new Set(todos.match(/\/assets\/[\w-]+\.(?:svg|css|js)/g))]),
     BUILT_VERSION: JSON.stringify(getHash(todos)),
@@ -89,7 +68,7 @@ async function build(): Promise<Readonly<Record<string, string>>> {
   const encode = (value: object): string => `${JSON.stringify(value, undefined, 2)}\n`;
   return {
     "pages.json": encode({ pages, assets, serviceWorker, favicon }),
-    "error-pages.json": encode(await buildPages(ERROR_PAGES)),
+    "error-pages.json": encode(errorPages),
   };
 }
 
@@ -139,13 +118,9 @@ const getHash = (content: string | Uint8Array): string =>
   createHash("sha256").update(content).digest("hex").slice(0, 12);
 
 const built = await build();
-if (!process.argv.includes("--check")) {
-  await mkdir(BUILT, { recursive: true });
-  for (const [name, text] of Object.entries(built)) await writeFile(BUILT + name, text);
-} else {
-  for (const [name, text] of Object.entries(built))
-    if ((await readFile(BUILT + name, "utf8").catch(() => "")) !== text) {
-      process.stderr.write("web/built is out of date: run npm run build:web\n");
-      process.exitCode = 1;
-    }
-}
+for (const [name, text] of Object.entries(built))
+  if (!process.argv.includes("--check")) await Bun.write(BUILT + name, text);
+  else if ((await readFile(BUILT + name, "utf8").catch(() => "")) !== text) {
+    process.stderr.write("web/built is out of date: run npm run build:web\n");
+    process.exitCode = 1;
+  }
