@@ -6,9 +6,8 @@ import { provideBaseImages } from "../test/base-images.ts";
 import { launchBrowser } from "../test/chromium.ts";
 import { ended } from "../test/command.ts";
 import { ContainerEngine } from "../test/container-engine.ts";
-import { outputOf, whyNoSystem } from "../test/debian.ts";
+import { inOrder, outputOf, whyNoSystem } from "../test/debian.ts";
 import { commandsOf } from "../test/docs.ts";
-import { inOrder } from "../test/in-order.ts";
 import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 

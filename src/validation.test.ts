@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { errorsOf } from "../test/validation-errors.ts";
+import { errorsOf } from "../test/rejection.ts";
 import { parseDuration } from "./validation.ts";
 
 const SECOND = 1000;

@@ -2,9 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { Deck, Random } from "../conformance/random.ts";
 import { TodoApi } from "../src/sdk/client.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { FAULTS } from "./faults.ts";
 import { startFaultyProxy } from "./faulty-proxy.ts";
-import { BEFORE_FIRST_ID, type Places, type Storm } from "./sdk-suite.ts";
+import { BEFORE_FIRST_ID, FAULTS, type Places, type Storm } from "./sdk-suite.ts";
 import { startService } from "./service.ts";
 
 const TOKEN = "t0ken";

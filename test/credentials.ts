@@ -40,15 +40,3 @@ export async function mint(keys: KeyStore, name: string, options: KeyOptions = {
   if (minted === undefined) throw new Error(`no key for ${name}`);
   return minted;
 }
-
-/** Returns a store of keys with some of its methods replaced. */
-export const keysWith = (answers: Partial<KeyStore>, keys: KeyStore): KeyStore => ({
-  find: (tokenHash) => keys.find(tokenHash),
-  list: () => keys.list(),
-  insert: (key, ended) => keys.insert(key, ended),
-  replace: (id, expiresAt, successor) => keys.replace(id, expiresAt, successor),
-  delete: (id) => keys.delete(id),
-  rename: (id, name) => keys.rename(id, name),
-  recordUse: (id, usedAt) => keys.recordUse(id, usedAt),
-  ...answers,
-});

@@ -1,4 +1,5 @@
 /** Debian systems that tests start in namespaces of their own. */
+import { test } from "bun:test";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rename, rm, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,6 +10,7 @@ import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
 const { TODO_TEST_SYSTEMS: WANTED } = process.env;
+const LIMIT_MS = 300_000;
 
 /** The reason why this machine cannot start a system; `undefined` if it can. */
 export const whyNoSystem: string | undefined =
@@ -149,4 +151,20 @@ export class System {
       return (await removed.exited) === 0;
     }, "the control groups are removed");
   }
+}
+
+/** Returns a function that adds tests, each of which needs those before it. After a failure, the rest fail at once. */
+export function inOrder(): (name: string, run: () => Promise<void>) => void {
+  let hasFailed = false;
+  return (name, run) =>
+    test(
+      name,
+      async () => {
+        if (hasFailed) throw new Error("an earlier test has failed");
+        hasFailed = true;
+        await run();
+        hasFailed = false;
+      },
+      LIMIT_MS,
+    );
 }

@@ -9,9 +9,9 @@ import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { StoreOptions } from "../src/storage/store.ts";
 import type { ListQuery, TodoId, TodoStore } from "../src/todo.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
-import { ageIdempotencyKeys } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
 import { decode, read, take } from "./store-contract.ts";
+import { ageIdempotencyKeys } from "./stores.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);

@@ -2,12 +2,10 @@ import { expect } from "bun:test";
 import type { Socket } from "node:net";
 import type { ServiceOptions } from "../src/http/service.ts";
 import { formatPosition, type TodoStore } from "../src/todo.ts";
-import { openPaused, readToEnd, request, unchunked } from "./raw-http.ts";
+import { readToEnd, unchunked } from "./raw-http.ts";
 import { startService } from "./service.ts";
 import { type FollowOptions, follow, type SseEvent, SseParser } from "./sse.ts";
 
-/** A title with the maximum length and, in UTF-8, the maximum size. */
-export const LONGEST_TITLE = "😀".repeat(120);
 const PATIENCE_MS = 60_000;
 
 /** Starts a service that closes its store when it stops. */
@@ -34,11 +32,6 @@ export const nOf = (id: string): number => Number(id.replace(/^.*-/, ""));
 export function expectAll(events: readonly SseEvent[], first: number, last: number): void {
   const expected = Array.from({ length: last - first + 1 }, (_, index) => first + index);
   expect(events.map(({ id }) => nOf(id))).toEqual(expected);
-}
-
-/** Requests the events since a position, and stops reading after the first bytes. */
-export function startReading(port: number, since: string): Promise<Socket> {
-  return openPaused(port, request(`GET /api/events?since=${since}`));
 }
 
 /** Reads to the end. Rejects if the stream is aborted, or if no byte arrives for a minute. */

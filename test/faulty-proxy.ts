@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Fault } from "./faults.ts";
+import type { Fault } from "./sdk-suite.ts";
 
 const LATE_MS = 100;
 const STALE_MS = 1500;

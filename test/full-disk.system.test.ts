@@ -1,29 +1,19 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdtemp, rm, unlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { expect, test } from "bun:test";
+import { unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { type Command, run } from "./command.ts";
+import { mountMemory, whyNoMount } from "./mount.ts";
 import { startPostgres, whyNoDatabase } from "./postgres.ts";
+import { LONGEST_TITLE } from "./raw-http.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
 import { kill, scrape, serve, serveFile } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
 const REFUSED_WRITES = 500;
-const TITLE = "😀".repeat(120);
-
-const folder = await mkdtemp(join(tmpdir(), "todo-full-"));
-const mountAt = (path: string, limit: string): Command =>
-  run(["mount", "-t", "tmpfs", "-o", `${limit},mode=755`, "tmpfs", path]);
-const mount = mountAt(folder, "size=4m");
-const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
-afterAll(async () => {
-  if (whyNoMount === undefined) await run(["umount", "-l", folder]).exited;
-  await rm(folder, { recursive: true });
-});
 
 async function post(url: string): Promise<number> {
-  const response = await postTodo(url, TITLE);
+  const response = await postTodo(url, LONGEST_TITLE);
   await response.arrayBuffer();
   return response.status;
 }
@@ -35,8 +25,9 @@ const upTo = (last: number): number[] => Array.from({ length: last }, (_, index)
 test.skipIf(skipFor(whyNoMount))(
   "a server on a full disk acknowledges no write, continues to serve reads, and accepts writes when space is free",
   async () => {
-    const filler = join(folder, "filler");
-    const store = `sqlite:${join(folder, "todos.db")}`;
+    await using disk = await mountMemory("size=4m");
+    const filler = join(disk.folder, "filler");
+    const store = `sqlite:${join(disk.folder, "todos.db")}`;
     await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
     let stored = 0;
     {
@@ -82,40 +73,34 @@ test.skipIf(skipFor(whyNoMount) || skipFor(whyNoDatabase))(
   async () => {
     // Without vacuum, no space becomes free by itself.
     await using postgres = await startPostgres({ fsync: "off", autovacuum: "off" });
-    const disk = await mkdtemp(join(tmpdir(), "todo-full-pages-"));
-    expect(await mountAt(disk, "size=32m").exited).toBe(0);
-    try {
-      const pages = join(disk, "pages");
-      // PostgreSQL runs as nobody, because it does not run as root.
-      expect(await run(["install", "-d", "-o", "nobody", pages]).exited).toBe(0);
-      await postgres.query(`CREATE TABLESPACE small LOCATION '${pages}'`);
-      const store = await postgres.newDatabase("TABLESPACE small");
-      await using server = serve(["--metrics-port", "0", "--store", store]);
-      const url = await server.url;
-      expect(await post(url)).toBe(201);
-      const filler = join(disk, "filler");
-      await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=4k"]).exited;
-      let stored = 1;
-      while ((await post(url)) === 201) stored++;
-      const { isWritable, isReady } = health(server, url);
-      for (const _ of [1, 2]) expect([await isReady(), await isWritable()]).toEqual([false, false]);
-      expect(await ids(url)).toEqual(upTo(stored));
-      await unlink(filler);
-      await until(isWritable, "the store is writable without another write");
-      expect(await isReady()).toBe(true);
-      expect([await post(url), await ids(url)]).toEqual([201, upTo(stored + 1)]);
-    } finally {
-      await run(["umount", "-l", disk]).exited;
-      await rm(disk, { recursive: true });
-    }
+    await using disk = await mountMemory("size=32m,mode=755");
+    const [pages, filler] = [join(disk.folder, "pages"), join(disk.folder, "filler")];
+    // PostgreSQL runs as nobody, because it does not run as root.
+    expect(await run(["install", "-d", "-o", "nobody", pages]).exited).toBe(0);
+    await postgres.query(`CREATE TABLESPACE small LOCATION '${pages}'`);
+    const store = await postgres.newDatabase("TABLESPACE small");
+    await using server = serve(["--metrics-port", "0", "--store", store]);
+    const url = await server.url;
+    expect(await post(url)).toBe(201);
+    await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=4k"]).exited;
+    let stored = 1;
+    while ((await post(url)) === 201) stored++;
+    const { isWritable, isReady } = health(server, url);
+    for (const _ of [1, 2]) expect([await isReady(), await isWritable()]).toEqual([false, false]);
+    expect(await ids(url)).toEqual(upTo(stored));
+    await unlink(filler);
+    await until(isWritable, "the store is writable without another write");
+    expect(await isReady()).toBe(true);
+    expect([await post(url), await ids(url)]).toEqual([201, upTo(stored + 1)]);
   },
 );
 
 test.skipIf(skipFor(whyNoMount))(
   "a server that starts on a full disk exits with 1, and starts when space is free",
   async () => {
-    const filler = join(folder, "filler");
-    const store = `sqlite:${join(folder, "new.db")}`;
+    await using disk = await mountMemory("size=4m");
+    const filler = join(disk.folder, "filler");
+    const store = `sqlite:${join(disk.folder, "new.db")}`;
     await run(["dd", "if=/dev/zero", `of=${filler}`, "bs=64k"]).exited;
     await using full = serve(["--store", store]);
     expect([await full.exited, full.stderr()]).toEqual([1, expect.stringMatching(/^todo: --store: .*\n$/)]);
@@ -128,16 +113,13 @@ test.skipIf(skipFor(whyNoMount))(
 test.skipIf(skipFor(whyNoMount))(
   "a server that starts on a disk without room for another file says which file, why, and what to do",
   async () => {
-    const disk = await mkdtemp(join(tmpdir(), "todo-full-files-"));
     // The folder is the first one.
-    expect(await mountAt(disk, "nr_inodes=1").exited).toBe(0);
-    const path = join(disk, "todos.db");
+    await using disk = await mountMemory("nr_inodes=1");
+    const path = join(disk.folder, "todos.db");
     await using server = serveFile(path);
     expect([await server.exited, server.stderr()]).toEqual([
       1,
       `todo: --store: ${path}-lock: no space left on device: free some space\n`,
     ]);
-    await run(["umount", "-l", disk]).exited;
-    await rm(disk, { recursive: true });
   },
 );

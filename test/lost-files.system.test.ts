@@ -1,15 +1,16 @@
 import { Database } from "bun:sqlite";
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import { run, runTodo } from "./command.ts";
+import { whyNoMount } from "./mount.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
 import { serveFile, stop } from "./server.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 const ROUNDS = Number(process.env.TODO_TEST_LOST_FILE_ROUNDS ?? 2);
@@ -22,15 +23,7 @@ const AFTER = 100;
 const NOTICE_MS = 5000;
 
 setDefaultTimeout(60_000 + ROUNDS * 30_000);
-const folder = await mkdtemp(join(tmpdir(), "todo-lost-files-"));
-const mountPoint = join(folder, "mount");
-await mkdir(mountPoint);
-const mount = run(["mount", "--bind", mountPoint, mountPoint]);
-const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
-afterAll(async () => {
-  if (whyNoMount === undefined) await run(["umount", "-l", mountPoint]).exited;
-  await rm(folder, { recursive: true });
-});
+const folder = temporaryFolder();
 
 function runSql(path: string, sql: string): void {
   using database = new Database(path);

@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
-import { appendFile, cp, symlink } from "node:fs/promises";
+import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ROOT, run } from "./command.ts";
+import { run } from "./command.ts";
+import { copyRepository } from "./patched-copy.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -9,9 +10,7 @@ const folder = temporaryFolder();
 
 test("npm run dev restarts the server when a source file changes", async () => {
   // A copy, because other tests run from the real sources at the same time.
-  for (const path of ["bin", "src", "web/built", "openapi.json", "package.json"])
-    await cp(join(ROOT, path), join(folder, path), { recursive: true });
-  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  await copyRepository(folder);
   await using server = run(["npm", "run", "-s", "--prefix", folder, "dev", "--", "--port", "0"]);
   const urls = (): readonly string[] => server.stdout().match(/"url":"[^"]+"/g) ?? [];
   await server.url;

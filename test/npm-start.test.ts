@@ -2,12 +2,12 @@ import { expect, setDefaultTimeout, test } from "bun:test";
 import type { Socket } from "node:net";
 import { run } from "./command.ts";
 import { freePort } from "./free-port.ts";
-import { openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
+import { LONGEST_TITLE, openSocket, portClosed, readToEnd, request } from "./raw-http.ts";
 import { skipFor } from "./skip.ts";
 import { openTerminal, whyNoTerminal } from "./terminal.ts";
 import { until } from "./until.ts";
 
-const BODY = JSON.stringify({ title: "😀".repeat(120) });
+const BODY = JSON.stringify({ title: LONGEST_TITLE });
 const POST = request("POST /api/todos", [
   "Content-Type: application/json",
   `Content-Length: ${Buffer.byteLength(BODY)}`,

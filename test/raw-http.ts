@@ -4,6 +4,9 @@ import { connect, type Socket } from "node:net";
 import { getErrno } from "../src/error-message.ts";
 import { until } from "./until.ts";
 
+/** A title with the maximum length and, in UTF-8, the maximum size. */
+export const LONGEST_TITLE = "😀".repeat(120);
+
 /** Returns the bytes of a request that closes its connection. `headers` may repeat a name. */
 export function request(line: string, headers: readonly string[] = [], body = ""): string {
   return [`${line} HTTP/1.1`, "Host: localhost", "Connection: close", ...headers, "", body].join("\r\n");
@@ -49,9 +52,9 @@ export async function openSocket(port: number, bytes: string | Uint8Array = ""):
   return socket;
 }
 
-/** Sends a request, and stops reading after the first bytes. Rejects if none arrive within a minute. */
-export async function openPaused(port: number, bytes: string): Promise<Socket> {
-  const socket = await openSocket(port, bytes);
+/** Requests a path, and stops reading after the first bytes. Rejects if none arrive within a minute. */
+export async function startReading(port: number, path = "/api/todos"): Promise<Socket> {
+  const socket = await openSocket(port, request(`GET ${path}`));
   const [first] = await once(socket, "data", { signal: AbortSignal.timeout(60_000) });
   socket.pause();
   socket.unshift(first);

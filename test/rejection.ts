@@ -1,3 +1,4 @@
+import { type FieldError, ServiceError } from "../src/error.ts";
 import type { TodoStore } from "../src/todo.ts";
 import { until } from "./until.ts";
 
@@ -24,4 +25,15 @@ export async function refusalOf(store: TodoStore): Promise<Error> {
     return refusal !== undefined;
   }, "the store refuses writes");
   return errorOf(Promise.reject(refusal));
+}
+
+/** Returns the validation errors that a call throws; none if it returns. */
+export function errorsOf(call: () => unknown): readonly FieldError[] {
+  try {
+    call();
+    return [];
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "validation_failed") return error.errors ?? [];
+    throw error;
+  }
 }

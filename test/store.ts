@@ -1,5 +1,14 @@
+import type { KeyStore } from "../src/credential/key.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { type Position, STORE_OPERATIONS, type TodoEvent, type TodoStore } from "../src/todo.ts";
+import { LONGEST_TITLE } from "./raw-http.ts";
+
+/** Returns a store of to-dos with titles of 480 bytes. 30,000 of them exceed the buffers of any socket. */
+export async function storeOf(count: number): Promise<TodoStore> {
+  const store = openMemory();
+  for (let index = 0; index < count; index++) await store.insert(LONGEST_TITLE);
+  return store;
+}
 
 /** Yields the changes after a position one by one. */
 export async function* eachEvent(
@@ -22,7 +31,11 @@ export const storeOfOnly = (answer: (operation: string) => () => unknown): TodoS
       : answer(name),
   );
 
-function replace(store: TodoStore, find: (name: string | symbol) => unknown): TodoStore {
+/** Returns a store of keys with some of its methods replaced. */
+export const keysWith = (answers: Partial<KeyStore>, keys: KeyStore): KeyStore =>
+  replace(keys, (name) => Reflect.get(answers, name));
+
+function replace<T extends object>(store: T, find: (name: string | symbol) => unknown): T {
   return new Proxy(store, {
     get: (_store, name) => {
       const value: unknown = Reflect.get(store, name);

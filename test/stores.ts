@@ -1,11 +1,50 @@
 import { afterAll, beforeAll } from "bun:test";
+import { SQL } from "bun";
 import { openMemory } from "../src/storage/memory/store.ts";
+import { openPostgres, type PostgresOptions } from "../src/storage/postgres/store.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store, StoreOptions } from "../src/storage/store.ts";
 import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
-import { emptyStores } from "./postgres-store.ts";
 import { skipFor } from "./skip.ts";
 import { storePathsIn } from "./temporary.ts";
+
+const EMPTY = `
+  DELETE FROM todo_service.todos; DELETE FROM todo_service.events; DELETE FROM todo_service.idempotency_records;
+  DELETE FROM todo_service.keys; UPDATE todo_service.store SET last_id = 0, sequence = 0, epoch = todo_service.random_epoch(), todos = 0, idempotency_records = 0`;
+
+/** On a busy machine, PostgreSQL may need longer than the defaults allow. */
+export const PATIENT: PostgresOptions = { queryTimeoutMs: 60_000 };
+
+/** Returns a function that opens empty stores. It reuses databases of closed stores, because emptying one is faster than creating one. */
+export function emptyStores(databases: () => Databases): (options?: PostgresOptions) => Promise<Store> {
+  const free: string[] = [];
+  return async (options) => {
+    const used = free.pop();
+    if (used !== undefined) await executeSql(used, EMPTY);
+    const url = used ?? (await databases().newDatabase());
+    const store = await openPostgres(url, { ...PATIENT, ...options });
+    const close = store.close.bind(store);
+    store.close = async () => {
+      await close();
+      free.push(url);
+    };
+    return store;
+  };
+}
+
+/** Runs SQL statements on a database, as the owner of the test server. */
+export async function executeSql(url: string, text: string): Promise<void> {
+  const sql = new SQL(url, { max: 1 });
+  await sql.unsafe(text).simple();
+  await sql.close();
+}
+
+/** Makes the idempotency keys of a database older. */
+export const ageIdempotencyKeys = (url: string, hours: number): Promise<void> =>
+  executeSql(
+    url,
+    `UPDATE todo_service.idempotency_records SET created_at = created_at - ${hours * 3_600_000}`,
+  );
 
 export type OpenStore = (options?: StoreOptions) => Promise<Store>;
 

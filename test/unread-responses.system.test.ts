@@ -3,6 +3,7 @@ import { type ClientHttp2Session, type ClientSessionOptions, connect } from "nod
 import { certificateIn } from "./certificate.ts";
 import { answerOf, ask, POST_TODO, requestUnread } from "./http2.ts";
 import { residentMiB } from "./process-status.ts";
+import { LONGEST_TITLE } from "./raw-http.ts";
 import { serve } from "./server.ts";
 import { skipFor, whyNoFile } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -14,8 +15,6 @@ const STREAMS = 256;
 /** How many requests are sent and read first, all concurrently. */
 const WARM_UPS = 20;
 const MAX_GROWTH_MIB = 60;
-/** A title has at most 120 code points; each of these is 4 bytes. */
-const LONGEST_TITLE = "😀".repeat(120);
 
 const { cert, options } = certificateIn(folder);
 

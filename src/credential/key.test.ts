@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { mint } from "../../test/credentials.ts";
-import { errorOf } from "../../test/rejection.ts";
-import { errorsOf } from "../../test/validation-errors.ts";
+import { errorOf, errorsOf } from "../../test/rejection.ts";
 import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import type { Scope } from "./client.ts";

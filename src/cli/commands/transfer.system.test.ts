@@ -1,29 +1,18 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { globSync, writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run, runTodo } from "../../../test/command.ts";
+import { ended, runTodo } from "../../../test/command.ts";
+import { mountMemory, whyNoMount } from "../../../test/mount.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { temporaryFolder } from "../../../test/temporary.ts";
 import { openSqlite } from "../../storage/sqlite/store.ts";
 import { encodeTodo } from "../../todo.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "todo-transfer-"));
-const disk = await mkdtemp(join(tmpdir(), "todo-transfer-full-"));
-const mount = run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk]);
-const whyNoMount = (await mount.exited) === 0 ? undefined : `mount: ${mount.stderr().split("\n")[0]}`;
-afterAll(async () => {
-  if (whyNoMount === undefined) await run(["umount", "-l", disk]).exited;
-  for (const made of [folder, disk]) await rm(made, { recursive: true });
-});
+const folder = temporaryFolder();
 
 const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 
-/** Runs a command until it ends. */
-async function ran(args: readonly string[]) {
-  await using command = runTodo(args);
-  return { code: await command.exited, stdout: command.stdout(), stderr: command.stderr() };
-}
+const ran = (args: readonly string[]) => ended(runTodo(args));
 
 /** Returns an export of this many to-dos. */
 function exportOf(todos: number): string {
@@ -38,11 +27,12 @@ const exported = async (path: string): Promise<string> => (await ran(["export", 
 test.skipIf(skipFor(whyNoMount))(
   "a failed import, export, backup or restore on a full disk leaves no files",
   async () => {
+    await using disk = await mountMemory("size=4m");
     const [large, small, path] = [join(folder, "large"), join(folder, "small"), join(folder, "todos.db")];
     writeFileSync(large, exportOf(300_000));
     writeFileSync(small, exportOf(10));
     await ran(["import", large, ...on(path)]);
-    const on4MiB = join(disk, "it");
+    const on4MiB = join(disk.folder, "it");
     const failed = { code: 1, stdout: "", stderr: expect.stringMatching(/^todo: .*\n$/) };
     for (const [args, reason] of [
       [["import", large, ...on(on4MiB)], "database or disk is full"],
@@ -61,7 +51,7 @@ test.skipIf(skipFor(whyNoMount))(
     expect(await ran(["import", large, ...on(`${on4MiB}2`)])).toEqual(failed);
     expect(await exported(`${on4MiB}2`)).toBe(exportOf(0));
     expect(await exported(on4MiB)).toBe(exportOf(10));
-    writeFileSync(join(disk, "filler"), new Uint8Array(3 * 1024 * 1024));
+    writeFileSync(join(disk.folder, "filler"), new Uint8Array(3 * 1024 * 1024));
     // An export needs no room.
     expect((await ran(["export", ...on(on4MiB)])).stderr).toBe("exported 10 to-dos, the last id is 10\n");
   },

@@ -1,8 +1,9 @@
 import { expect, test } from "bun:test";
 import { callRoute } from "../../../test/call-route.ts";
-import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
+import { as, basic, mint } from "../../../test/credentials.ts";
 import { ANN, AS_ANN, cookieOf, startPrivate } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
+import { keysWith } from "../../../test/store.ts";
 import { until } from "../../../test/until.ts";
 import { type Key, type KeyStore, type MintedKey, rotateKey } from "../../credential/key.ts";
 import { ServiceError } from "../../error.ts";

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { expectAll, here, LONGEST_TITLE, readOn, serve, startReading } from "../../../test/event-streams.ts";
+import { expectAll, here, readOn, serve } from "../../../test/event-streams.ts";
+import { LONGEST_TITLE, startReading } from "../../../test/raw-http.ts";
 import { follow } from "../../../test/sse.ts";
 import { watch } from "../../../test/store.ts";
 import { storesOfEachKind } from "../../../test/stores.ts";
@@ -37,7 +38,7 @@ test.each(storesOfEachKind())(
     const before = residentMiB();
     const from = await here(opened);
     const stalled = await Promise.all(
-      Array.from({ length: STALLED }, () => startReading(service.port, from)),
+      Array.from({ length: STALLED }, () => startReading(service.port, `/api/events?since=${from}`)),
     );
     const behind = last;
     await change(100);
@@ -59,7 +60,7 @@ test("a subscriber that does not read delays neither the shutdown nor the stream
   const { url, stop } = listen(service, { host: "127.0.0.1", port: 0 });
   store.insert("x");
   const since = await here(store);
-  const stalled = await startReading(Number(new URL(url).port), since);
+  const stalled = await startReading(Number(new URL(url).port), `/api/events?since=${since}`);
   await using resumed = await follow(url, { since });
   for (let n = 2; n <= 10_001; n += 100) {
     for (let more = 0; more < 100; more++) store.insert(LONGEST_TITLE);

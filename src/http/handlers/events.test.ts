@@ -1,17 +1,9 @@
 import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import contract from "../../../openapi.json" with { type: "json" };
-import {
-  expectAll,
-  here,
-  LONGEST_TITLE,
-  nOf,
-  readOn,
-  serve,
-  startReading,
-} from "../../../test/event-streams.ts";
+import { expectAll, here, nOf, readOn, serve } from "../../../test/event-streams.ts";
 import { mismatch } from "../../../test/openapi.ts";
-import { openSocket, request } from "../../../test/raw-http.ts";
+import { LONGEST_TITLE, openSocket, request, startReading } from "../../../test/raw-http.ts";
 import { type EventStream, type FollowOptions, type SseEvent, SseParser } from "../../../test/sse.ts";
 import { storeWith, watch } from "../../../test/store.ts";
 import { until } from "../../../test/until.ts";
@@ -162,7 +154,7 @@ test("GET /api/events replays 10,000 missed changes", async () => {
 test("GET /api/events ends for a slow subscriber, which gets no further heartbeats, and resync when it reconnects", async () => {
   await using service = serve(openMemory({ maxEvents: 500 }), { limits: { heartbeatMs: 5 } });
   const { store } = service;
-  const stalled = await startReading(service.port, await here(store));
+  const stalled = await startReading(service.port, `/api/events?since=${await here(store)}`);
   await using reader = await service.follow();
   await reader.take(1);
   for (let n = 0; n < 12_000; n += 200) {
@@ -263,7 +255,9 @@ test("an event stream releases its iterator and timer when its subscriber discon
   await using service = serve(watched.store);
   const comeAndGo = async (times: number): Promise<void> => {
     for (let time = 0; time < times; time += 50) {
-      const readers = Array.from({ length: 50 }, () => startReading(service.port, watched.start));
+      const readers = Array.from({ length: 50 }, () =>
+        startReading(service.port, `/api/events?since=${watched.start}`),
+      );
       for (const socket of await Promise.all(readers)) socket.destroy();
       await until(() => watched.open() === 0, "streams are given up");
     }
@@ -282,7 +276,7 @@ test("an event stream ends when its subscriber disconnects before reading buffer
   const watched = await watchedStore();
   await using service = serve(watched.store);
   await Promise.all(Array.from({ length: 10_000 }, () => watched.store.insert(LONGEST_TITLE)));
-  const stalled = await startReading(service.port, watched.start);
+  const stalled = await startReading(service.port, `/api/events?since=${watched.start}`);
   await until(() => watched.read() >= 500, "the service has read ahead");
   expect(watched.open()).toBe(1);
   stalled.destroy();

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Databases, openDatabases, whyNoDatabase } from "../../../test/postgres.ts";
-import { PATIENT } from "../../../test/postgres-store.ts";
 import { ANN, cookieOf, startPrivate } from "../../../test/service.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { PATIENT } from "../../../test/stores.ts";
 import { openPostgres } from "../../storage/postgres/store.ts";
 
 async function startReplica(url: string) {

@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
 import { callRoute } from "../../../test/call-route.ts";
-import { as, basic, keysWith, mint } from "../../../test/credentials.ts";
+import { as, basic, mint } from "../../../test/credentials.ts";
 import { statusAndCode } from "../../../test/problem.ts";
 import { sendRaw } from "../../../test/raw-http.ts";
 import { ANN, AS_ANN, cookieOf, startPrivate as startWith } from "../../../test/service.ts";
+import { keysWith } from "../../../test/store.ts";
 import type { Scope } from "../../credential/client.ts";
 import { type Key, rotateKey } from "../../credential/key.ts";
 import { mintToken } from "../../credential/token.ts";

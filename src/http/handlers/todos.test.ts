@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
-import { startReading, storeOf } from "../../../test/long-list.ts";
-import { request, sendRaw, unchunked } from "../../../test/raw-http.ts";
+import { request, sendRaw, startReading, unchunked } from "../../../test/raw-http.ts";
 import { pathIn, startService, type TestService } from "../../../test/service.ts";
-import { storeOfOnly, storeWith } from "../../../test/store.ts";
+import { storeOf, storeOfOnly, storeWith } from "../../../test/store.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { TodoList, TodoStore } from "../../todo.ts";

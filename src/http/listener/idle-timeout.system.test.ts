@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { readOn, startReading, storeOf } from "../../../test/long-list.ts";
-import { openSocket, request } from "../../../test/raw-http.ts";
+import { openSocket, readToEnd, request, startReading, unchunked } from "../../../test/raw-http.ts";
 import { startService, startTls } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
+import { storeOf } from "../../../test/store.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 
 const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -122,8 +122,7 @@ test.concurrent("a long list is complete although its client does not read for l
   await using service = startService({ store: await storeOf(count) });
   const socket = await startReading(service.port);
   await Bun.sleep(SLOW_MS);
-  const { json } = await readOn(socket);
-  expect(JSON.parse(json)).toHaveLength(count);
+  expect(JSON.parse(unchunked(await readToEnd(socket)))).toHaveLength(count);
 }, 60_000);
 
 /** Opens a connection and sends some bytes, then a few each second. Returns the milliseconds until the server closes it. */

@@ -2,7 +2,6 @@ import { afterAll, afterEach, beforeAll, describe, expect, jest, setSystemTime, 
 import { SQL } from "bun";
 import { type Databases, openDatabases, urlAt, whyNoDatabase } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
-import { ageIdempotencyKeys, emptyStores, executeSql, PATIENT } from "../../../test/postgres-store.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
 import { eachEvent } from "../../../test/store.ts";
@@ -14,6 +13,7 @@ import {
   storeContract,
   take,
 } from "../../../test/store-contract.ts";
+import { ageIdempotencyKeys, emptyStores, executeSql, PATIENT } from "../../../test/stores.ts";
 import { until } from "../../../test/until.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
