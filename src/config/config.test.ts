@@ -254,9 +254,8 @@ describe("readConfig reads a password from a file", () => {
   test.each([
     ["without an end of line", "s3cret", "s3cret"],
     ["with an end of line", "s3cret\n", "s3cret"],
-    ["with Windows ends of lines", "s3cret\r\n\r\n", "s3cret"],
+    ["with several ends of lines", "s3cret\r\n\r\n", "s3cret"],
     ["with spaces at both ends", " s3 cret \n", " s3 cret "],
-    ["in any script", "pässwörd😀\n", "pässwörd😀"],
   ])("%s", (_what, text, password) => {
     expect(read(file(text))).toBe(password);
   });

