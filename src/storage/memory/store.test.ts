@@ -2,11 +2,8 @@ import { heapStats } from "bun:jsc";
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { decode, read, storeContract } from "../../../test/store-contract.ts";
-import { MAX_EXPIRED_KEYS, type StoredKey } from "../../credential/key.ts";
-import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
 import { MAX_TODO_ID, type Todo, type TodoId, type TodoStore } from "../../todo.ts";
-import { parseMadeWith } from "../records/key-row.ts";
 import { openMemory } from "./store.ts";
 
 storeContract("memory", async (options) => openMemory(options));
@@ -31,16 +28,6 @@ test("insert fails after the greatest id and never wraps around", async () => {
   expect(decode(json).id).toBe(18_446_744_073_709_551_615n);
   expect(() => store.insert("more")).toThrow(ServiceError);
   expect(await todosOf(store)).toEqual([{ id: MAX_TODO_ID, title: "last", done: false }]);
-});
-
-test("a new API key deletes the expired keys that exceed the limit", async () => {
-  const { keys } = openMemory();
-  const key = (id: number) => ({ id: `${id}`, name: `${id}`, tokenHash: hashToken(`${id}`), createdAt: 0 });
-  for (let i = 0; i <= MAX_EXPIRED_KEYS; i++) keys.insert({ ...key(i), expiresAt: i, scope: "read" });
-  await keys.insert({ ...key(-1), createdAt: MAX_EXPIRED_KEYS, scope: "read" });
-  const ids = (await keys.list()).map(({ id }) => id);
-  expect([ids.length, ids.slice(0, 2)]).toEqual([MAX_EXPIRED_KEYS + 1, ["1", "2"]]);
-  expect(await keys.find(hashToken("0"))).toBeUndefined();
 });
 
 test("expired idempotency keys make room without an eviction, also after one of them is used again", async () => {
@@ -122,28 +109,3 @@ async function bytesHeld(): Promise<number> {
   const { heapSize, extraMemorySize } = heapStats();
   return heapSize + extraMemorySize;
 }
-
-test("a use renews the key of a browser, up to the expiry of its parent", async () => {
-  const { keys } = openMemory();
-  const key = (id: string, lifetime: number, parent?: string): StoredKey => ({
-    ...{
-      id,
-      name: id,
-      tokenHash: hashToken(id),
-      scope: "write",
-      createdAt: 0,
-      expiresAt: lifetime,
-      lifetime,
-    },
-    ...(parent !== undefined && parseMadeWith(parent)),
-  });
-  const { lifetime: _, ...unchecked } = key("unchecked", 30, "user::ann");
-  const all = [
-    ...[key("client", 30), key("parent", 70), key("short", 30, "key:parent"), key("long", 60, "key:parent")],
-    ...[key("user", 30, "user:x:ann"), unchecked],
-  ];
-  for (const one of all) await keys.insert(one);
-  for (const { id } of all) keys.recordUse(id, 20);
-  const ends = (await keys.list()).map(({ id, expiresAt }) => `${id} ${expiresAt}`);
-  expect(ends).toEqual(["client 30", "parent 70", "short 50", "long 70", "user 50", "unchecked 30"]);
-});
