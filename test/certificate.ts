@@ -1,6 +1,7 @@
 import { createPublicKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { connect } from "node:tls";
 
 const DAY = 24 * 3_600_000;
 const ECDSA_WITH_SHA256 = "2a8648ce3d040302";
@@ -81,3 +82,15 @@ const extension = (id: string, value: Uint8Array): Buffer => der(0x30, oid(id), 
 /** Returns a UTCTime: YYMMDDHHMMSSZ. */
 const time = (ms: number): Buffer =>
   der(0x17, Buffer.from(`${new Date(ms).toISOString().slice(2, 19).replace(/\D/g, "")}Z`));
+
+/** Returns the certificate that a new connection to a port receives, as base64 of its DER encoding. */
+export function shownAt(port: number): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+  socket.on("error", reject);
+  socket.on("secureConnect", () => {
+    resolve(socket.getPeerCertificate().raw.toString("base64"));
+    socket.destroy();
+  });
+  return promise;
+}

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { connect } from "node:tls";
-import { certificateIn, makeCertificate } from "../../test/certificate.ts";
+import { certificateIn, makeCertificate, shownAt } from "../../test/certificate.ts";
 import { greet } from "../../test/credentials.ts";
 import { parseExposition } from "../../test/exposition.ts";
 import { capturingLog } from "../../test/log.ts";
@@ -53,18 +52,6 @@ function watch(certificate = makeCertificate(), renew?: TlsListener["renew"]) {
   };
 }
 
-/** Returns the certificate that a new connection receives, as base64 of its DER encoding. */
-function shownAt(url: string): Promise<string> {
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", rejectUnauthorized: false });
-  socket.on("error", reject);
-  socket.on("secureConnect", () => {
-    resolve(socket.getPeerCertificate().raw.toString("base64"));
-    socket.destroy();
-  });
-  return promise;
-}
-
 const rawOf = (pem: string): string => pem.replace(/-----.*?-----|\n/g, "");
 
 test("todo serve with a certificate serves HTTPS, and accepts passwords over it", async () => {
@@ -94,7 +81,7 @@ describe("a certificate", () => {
     expect(await server.check()).toMatchObject([
       { level: "warn", reason, message: "clients will reject the certificate" },
     ]);
-    expect(await shownAt(server.url)).toBe(rawOf(certificate.cert));
+    expect(await shownAt(server.port)).toBe(rawOf(certificate.cert));
   });
 
   test("is renewed when both files have changed, with its expiry in the log", async () => {
@@ -106,7 +93,7 @@ describe("a certificate", () => {
     const reason = expect.stringContaining("the key does not match the certificate");
     expect(await server.check()).toMatchObject([{ level: "warn", reason, message: NOT_RENEWED }]);
     expect(await server.check()).toEqual([]);
-    expect([await shownAt(server.url), await server.isRejected()]).toEqual([rawOf(first.cert), 1]);
+    expect([await shownAt(server.port), await server.isRejected()]).toEqual([rawOf(first.cert), 1]);
     server.replaceKey(next.key);
     const notAfter = new Date("2041-01-01T00:00:00.000Z");
     expect(await server.check()).toMatchObject([{ level: "info", notAfter, message: "certificate renewed" }]);
@@ -114,7 +101,7 @@ describe("a certificate", () => {
     // For some seconds, some connections still receive the previous certificate.
     const shown = new Set<string>();
     for (let tries = 0; tries < 200 && !shown.has(rawOf(next.cert)); tries++)
-      shown.add(await shownAt(server.url));
+      shown.add(await shownAt(server.port));
     expect(shown).toContain(rawOf(next.cert));
     expect([await server.check(), await server.isRejected()]).toEqual([[], 0]);
     server.replaceKey(first.key);
@@ -126,7 +113,7 @@ describe("a certificate", () => {
     await using server = watch(first);
     server.removeCert();
     expect(await server.check()).toMatchObject([{ message: NOT_RENEWED }]);
-    expect(await shownAt(server.url)).toBe(rawOf(first.cert));
+    expect(await shownAt(server.port)).toBe(rawOf(first.cert));
     const expired = makeCertificate(EXPIRED);
     server.replaceKey(expired.key);
     server.replaceCert(expired.cert);

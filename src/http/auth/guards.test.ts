@@ -299,7 +299,7 @@ test("the lookup of a token receives only the token, and is not called without o
   expect(calls).toEqual([["x=y"]]);
 });
 
-test("a lookup may return a promise of another library", async () => {
+test("the lookup of a token may be asynchronous", async () => {
   const thenable = (settle: () => Promise<unknown>) => ({
     name: "mallory",
     // biome-ignore lint/suspicious/noThenProperty: a promise of another library

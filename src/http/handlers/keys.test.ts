@@ -140,6 +140,12 @@ test.each<[what: string, headers: readonly string[], body: string]>([
   expect(await whoami(served, old.token)).toBe("ci");
 });
 
+test("POST /admin/keys/:id/rotate rejects a body that is not JSON", async () => {
+  await using served = serveKeys();
+  const line = `POST /admin/keys/${(await served.make({ name: "ci" })).id}/rotate`;
+  expect(await served.outcome(line, { ...AUTHORIZED, body: "{" })).toBe("415 unsupported_media_type");
+});
+
 test("DELETE /admin/keys/:id revokes only that key, immediately", async () => {
   await using served = serveKeys();
   const [ci, backup] = [await served.make({ name: "ci" }), await served.make({ name: "backup" })];
@@ -159,21 +165,6 @@ test("DELETE /admin/keys/:id and its rotation respond with 404 for an absent id,
       expect([line, await served.outcome(line, AUTHORIZED)]).toEqual([line, "404 key_not_found"]);
   expect(await whoami(served, token)).toBe("ci");
   expect(await served.list()).toHaveLength(1);
-});
-
-test("the endpoints of API keys check the method, then the origin, then the body", async () => {
-  await using served = serveKeys();
-  const { id } = await served.make({ name: "ci" });
-  const crossSite = { "Sec-Fetch-Site": "cross-site" };
-  for (const [line, headers, body, outcome] of [
-    ["PUT /admin/keys", crossSite, "{", "405 method_not_allowed"],
-    ["POST /admin/keys", crossSite, "{", "403 cross_site_write"],
-    [`POST /admin/keys/${id}/rotate`, {}, "{", "415 unsupported_media_type"],
-    ["POST /admin/keys", { "Content-Type": "text/plain" }, "{", "415 unsupported_media_type"],
-    ["POST /admin/keys", { "Content-Type": "application/json" }, "", "400 invalid_json"],
-  ] as const) {
-    expect([line, await served.outcome(line, { ...as(ROOT, headers), body })]).toEqual([line, outcome]);
-  }
 });
 
 test("the endpoints of API keys respond with 404 after authentication in a service without a key store", async () => {

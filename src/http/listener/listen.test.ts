@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { type ConnectionOptions, connect, type SecureVersion, type TLSSocket } from "node:tls";
+import { shownAt } from "../../../test/certificate.ts";
 import { collect } from "../../../test/command.ts";
 import { as, basic } from "../../../test/credentials.ts";
 import { ask, POST_TODO } from "../../../test/http2.ts";
@@ -403,16 +404,6 @@ const exchange = (socket: TLSSocket): Promise<string> =>
     };
     socket.on("data", onData).on("close", onClose);
     socket.write(REQUEST);
-  });
-
-const shownAt = (port: number): Promise<string> =>
-  new Promise((resolve, reject) => {
-    const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
-    socket.on("secureConnect", () => {
-      resolve(socket.getPeerCertificate().fingerprint256);
-      socket.destroy();
-    });
-    socket.on("error", reject);
   });
 
 /** Waits until none of 32 connections receives a certificate, because the kernel chooses a listener for each. */
