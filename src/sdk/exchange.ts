@@ -24,6 +24,9 @@ export interface Call {
   readonly idempotencyKey?: string;
 }
 
+/** Reads the result of a call. Throws a SyntaxError if the response is not what the service sends. */
+export type Read<T> = (response: Response, text: string) => T;
+
 /** One request and its response, while the response is read. */
 export interface Exchange {
   readonly response: Response;

@@ -1,6 +1,7 @@
 import { abortOnReturn, linkAbort } from "./abort.ts";
 import { type ListSource, startList, synchronize } from "./confirmed-list.ts";
 import { reuse } from "./json.ts";
+import { Overlay } from "./overlay.ts";
 import { createPendingWrites } from "./pending-writes.ts";
 import { isUnauthorized } from "./retry.ts";
 import type { FollowedList, FollowOptions, LiveList } from "./types.ts";
@@ -24,7 +25,8 @@ export function followList(source: Source, options: FollowOptions): FollowedList
   if (options.from?.next) throw new TypeError("from: a page is not the whole list");
   const subscribers = new Set<{ readonly onState: (state: LiveList) => void }>();
   let list = startList(options.from);
-  const { overlay, ...writes } = createPendingWrites(source.writes, () => list, onChange);
+  const overlay = new Overlay();
+  const writes = createPendingWrites(source.writes, overlay, () => list, onChange);
   let state: LiveList = { status: "connecting", todos: [] };
   let isOutdated = true;
   let published = getState();

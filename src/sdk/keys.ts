@@ -1,4 +1,4 @@
-import { readDeletion, toSegment } from "./exchange.ts";
+import { type Read, readDeletion, toSegment } from "./exchange.ts";
 import { check, hasTexts } from "./json.ts";
 import type { Transport } from "./transport.ts";
 import type { ApiKey, KeysApi, MintedApiKey, SignInLink } from "./types.ts";
@@ -29,8 +29,8 @@ const keyPath = (id: string): string => `${PATH}/${toSegment(id, "key_not_found"
 
 /** Returns a function that parses a response. It throws a SyntaxError for any other JSON. */
 const reader =
-  <T>(isValid: (value: unknown) => value is T) =>
-  (_response: Response, text: string): T => {
+  <T>(isValid: (value: unknown) => value is T): Read<T> =>
+  (_response, text) => {
     const value: unknown = JSON.parse(text);
     check(isValid(value));
     return value;

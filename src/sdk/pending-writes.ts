@@ -1,24 +1,21 @@
 import type { ConfirmedList } from "./confirmed-list.ts";
-import { type Confirmation, type Effect, isNewId, newId, Overlay, type Write } from "./overlay.ts";
+import { type Confirmation, type Effect, isNewId, newId, type Overlay, type Write } from "./overlay.ts";
 import { newTodo } from "./todo.ts";
 import { type FollowedList, type Todo, TodoApiError, type TodoId } from "./types.ts";
 import type { Answer, Writes } from "./writes.ts";
 
-interface PendingWrites extends Pick<FollowedList, "create" | "setDone" | "delete"> {
-  readonly overlay: Overlay;
-}
-
 /**
  * Returns the writes to a list. They are sent one after another, in the order of the calls.
+ * @param overlay shows their effects
  * @param getList returns the service's list
  * @param onChange runs after each change of the effects, with the error of a write that failed
  */
 export function createPendingWrites(
   writes: Writes,
+  overlay: Overlay,
   getList: () => ConfirmedList,
   onChange: (error?: unknown) => void,
-): PendingWrites {
-  const overlay = new Overlay();
+): Pick<FollowedList, "create" | "setDone" | "delete"> {
   /** Resolves when the last write has its answer. */
   let written: Promise<unknown> = Promise.resolve();
 
@@ -64,7 +61,6 @@ export function createPendingWrites(
   };
 
   return {
-    overlay,
     create: (title, call) =>
       add({ kind: "create", todo: newTodo(newId(), title) }, () => writes.create(title, call)),
     setDone: (id, done, call) =>

@@ -5,6 +5,7 @@ import {
   type Exchange,
   interpret,
   openExchange,
+  type Read,
   readText,
   throwProblem,
 } from "./exchange.ts";
@@ -48,11 +49,7 @@ export function createTransport({
   };
 
   /** Sends a request, with retries, and returns what `read` makes of the response. */
-  const request = async <T>(
-    call: Call,
-    options: CallOptions = {},
-    read: (response: Response, text: string) => T,
-  ): Promise<T> => {
+  const request = async <T>(call: Call, options: CallOptions = {}, read: Read<T>): Promise<T> => {
     // Without an Idempotency-Key, the service would execute a repeated POST twice.
     const isRepeatable = call.method !== "POST" || call.idempotencyKey !== undefined;
     const maxRetries = isRepeatable ? (options.retries ?? retries) : 0;

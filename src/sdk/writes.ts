@@ -1,4 +1,4 @@
-import { type Call, readDeletion, readPosition, toSegment } from "./exchange.ts";
+import { type Call, type Read, readDeletion, readPosition, toSegment } from "./exchange.ts";
 import { readTodo } from "./json.ts";
 import type { Transport } from "./transport.ts";
 import type { CallOptions, CreateOptions, TodoId } from "./types.ts";
@@ -14,11 +14,7 @@ export type Writes = ReturnType<typeof createWrites>;
 
 /** Returns the writes of one client, with the positions of their answers. */
 export function createWrites(request: Transport["request"]) {
-  const send = <T>(
-    call: Call,
-    options: CallOptions | undefined,
-    read: (response: Response, text: string) => T,
-  ) =>
+  const send = <T>(call: Call, options: CallOptions | undefined, read: Read<T>) =>
     request(
       call,
       options,
