@@ -4,17 +4,12 @@ import type { Write } from "../../src/sdk/overlay.ts";
 /** `cleared`: deleted, unless the to-do was reopened meanwhile. */
 export type ChangeKind = "created" | "done" | "open" | "deleted" | "cleared";
 
-/** A to-do before the change, or a new one. */
-export interface Target extends Todo {
-  /** A to-do that the service does not have yet has an id of `newId()`, which is also its idempotency key. */
-  readonly id: TodoId;
-  /** Titles never change, so another title under this id shows that the service has another list. */
-  readonly title: string;
-  /** The newest to-do when a new one was added. */
-  readonly after?: TodoId;
-  /** The position of the list then. */
-  readonly position?: string | undefined;
-}
+/**
+ * A to-do before the change, or a new one, with what it knows of the list. One that the service does not have yet has an id of
+ * `newId()`, which is also its idempotency key. Titles never change, so another title under an id shows that the service has
+ * another list.
+ */
+export type Target = Todo & Pick<Write, "after" | "position">;
 
 /** One change of the user's, to one or more to-dos, that the service has not confirmed. */
 export interface Change {

@@ -60,7 +60,7 @@ function createPages() {
     close: (): readonly Change[] => {
       const isOwn = ({ key }: Change): boolean => own.has(key);
       const sending = selectReady(changes, new Set(), isOwn, Number.POSITIVE_INFINITY).flat();
-      changes = markSent(changes, toKeys(sending), SENT);
+      for (const { key } of sending) changes = markSent(changes, key, SENT);
       own = new Set();
       created.clear();
       return sending;
@@ -93,7 +93,7 @@ test("the service gets what the user sees, whatever is lost, rejected or sent wh
       };
       const send = (group: readonly Change[], outcomes: Iterator<string>): void => {
         for (const { key } of group) {
-          pages.edit((changes) => markSent(changes, new Set([key]), SENT));
+          pages.edit((changes) => markSent(changes, key, SENT));
           const current = pages.changes.find((one) => one.key === key);
           const done = new Set<TodoId>();
           let isFailed = false;

@@ -45,11 +45,11 @@ export function replaceUnsent(changes: Changes, added: Changes, confirmed: Reado
   return [...left, ...filterTargets(added, ({ id }) => !before.has(id) || after.has(id) || !isConfirmed(id))];
 }
 
-/** Marks changes as sent, unless they are already. */
-export function markSent(changes: Changes, keys: ReadonlySet<string>, position: string): Changes {
-  const isNew = ({ key, sent }: Change): boolean => keys.has(key) && sent === undefined;
-  return changes.map((change) => (isNew(change) ? { ...change, sent: position } : change));
-}
+/** Marks a change as sent, unless it is already. */
+export const markSent = (changes: Changes, key: string, position: string): Changes =>
+  changes.map((change) =>
+    change.key === key && change.sent === undefined ? { ...change, sent: position } : change,
+  );
 
 /** Gives targets the ids and titles that the service has given to new to-dos. */
 export function rename(changes: Changes, created: Created): Changes {

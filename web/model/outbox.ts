@@ -213,20 +213,15 @@ export class Outbox extends EventTarget {
   claim(change: Change, position: string): Change | undefined {
     // Another window may have undone it, as an event will say.
     if (!this.unstored.aborted && !isStored(change)) this.#show(without(this.#all, [change]));
-    this.#edit((changes) => edits.markSent(changes, new Set([change.key]), position));
+    this.#edit((changes) => edits.markSent(changes, change.key, position));
     return this.#all.find(({ key }) => key === change.key);
   }
 
-  /** Removes targets whose requests are done, with the service's answers to them. */
+  /** Removes targets that are done, with the service's answers to them. */
   settle({ key }: Change, done: ReadonlySet<TodoId>, answers: readonly Answer[]): void {
     this.#keepAnswers(answers);
     if (answers.length > 0) tell(ANSWERS, answers);
     this.#edit((changes) => edits.settle(changes, key, done, this.#created));
-  }
-
-  /** Removes targets of a change without sending them, and later changes to its new to-dos. */
-  drop(change: Change, targets: readonly Target[]): void {
-    this.settle(change, new Set(targets.map(({ id }) => id)), []);
   }
 
   #keepAnswers(answers: readonly Answer[]): void {

@@ -135,7 +135,7 @@ export class Sender {
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
     }
     const reopened = change.kind === "cleared" ? state.findReopened(change) : [];
-    if (reopened.length > 0) return outbox.drop(change, reopened);
+    if (reopened.length > 0) return outbox.settle(change, new Set(reopened.map(({ id }) => id)), []);
     await this.#settleSent(change, position, signal);
     // A change that is marked as sent cannot be taken back.
     if (!isOwnerSignedIn()) return changed(outbox, signal);
