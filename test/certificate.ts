@@ -14,11 +14,14 @@ export interface CertificateOptions {
   readonly notAfter?: number;
   /** With this, the key is an RSA key of this many bits. Without it, the key is on the curve P-256. */
   readonly rsaBits?: number;
+  /** Whether the certificate is for 127.0.0.1 and ::1, too, which it is by default. */
+  readonly hasAddresses?: boolean;
 }
 
-/** Makes a self-signed certificate for localhost and its addresses. Returns it and its key as PEM (RFC 5280). */
+/** Makes a self-signed certificate for localhost. Returns it and its key as PEM (RFC 5280). */
 export function makeCertificate(options: CertificateOptions = {}): { cert: string; key: string } {
-  const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY, rsaBits } = options;
+  const { notBefore = Date.now() - DAY / 24, notAfter = Date.now() + 90 * DAY } = options;
+  const { rsaBits, hasAddresses = true } = options;
   const { privateKey } =
     rsaBits === undefined
       ? generateKeyPairSync("ec", { namedCurve: "P-256" })
@@ -30,8 +33,9 @@ export function makeCertificate(options: CertificateOptions = {}): { cert: strin
   const alternatives = der(
     0x30,
     der(0x82, Buffer.from("localhost")),
-    der(0x87, Buffer.from([127, 0, 0, 1])),
-    der(0x87, Buffer.from("00000000000000000000000000000001", "hex")),
+    ...(hasAddresses ? ["7f000001", "00000000000000000000000000000001"] : []).map((address) =>
+      der(0x87, Buffer.from(address, "hex")),
+    ),
   );
   const authority = der(0x30, der(0x01, Buffer.from([0xff])));
   const body = der(

@@ -2,12 +2,15 @@ import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import movedPages from "../site/moved-pages.json" with { type: "json" };
-import { ROOT } from "./command.ts";
+import { ROOT, run } from "./command.ts";
 import { anchorsIn, isCommand, markerOf, readPage, readPages, relativeLinks, runPage } from "./docs.ts";
+import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { isTool, whyMissing } from "./tools.ts";
+import { until } from "./until.ts";
 
 const pages = readPages();
+const README = readPage("README.md");
 
 test("docs/README.md links to every page", () => {
   const index = readPage("docs/README.md");
@@ -58,9 +61,40 @@ test("every marker of a block is known, and a block that does not run has a reas
 test.skipIf(skipFor(whyMissing("curl")))(
   "the commands of the README work and print what it shows",
   async () => {
-    expect(await runPage(readPage("README.md"))).toEqual([]);
+    expect(await runPage(README)).toEqual([]);
   },
 );
+
+test("the README begins with the commands that start the service and create a to-do", () => {
+  const [start, create] = README.blocks;
+  expect(start?.text).toMatch(/^git clone \S+ && cd todo-service\nnpm ci --omit=dev && npm start\n$/);
+  expect(create?.text).toContain("/api/todos");
+});
+
+test.skipIf(skipFor(whyMissing("curl")))("the README shows the output of the first start", async () => {
+  await using server = serve();
+  const url = await server.url;
+  await until(() => server.stderr().includes("/admin/'"), "the server has printed the commands");
+  const masked = (text: string): string =>
+    text
+      .replaceAll(url, "URL")
+      .replaceAll("http://127.0.0.1:3000", "URL")
+      .replace(/todo_\w{49}/g, "TOKEN")
+      .replace(/admin:\w{24}/g, "admin:PASSWORD");
+  const lines = server
+    .stderr()
+    .split("\n")
+    .filter((line) => line.startsWith("curl"));
+  const shown = README.blocks.find(({ text }) => text.includes("-u 'admin:"))?.text ?? "";
+  expect(masked(shown)).toBe(masked(`${lines.join("\n")}\n`));
+  for (const answer of await Promise.all(lines.map(pasted))) expect(README.text).toContain(`\`${answer}\``);
+});
+
+async function pasted(line: string): Promise<string> {
+  await using shell = run(["sh", "-c", line.replace(/^curl /, "curl -sS ")]);
+  await shell.exited;
+  return (shell.stdout() + shell.stderr()).trimEnd();
+}
 
 /** Whether the test that a marker names reads this page. */
 const isRunBy = (file: string | undefined, path: string): boolean =>

@@ -1,32 +1,27 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { openPostgres } from "../src/storage/postgres/store.ts";
+import { makeCertificate } from "./certificate.ts";
 import { run } from "./command.ts";
 import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { eachEvent } from "./store.ts";
 import { temporaryFolder } from "./temporary.ts";
-import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
 
 const folder = temporaryFolder();
 
-describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection to the database", () => {
-  /** The server's certificate, which is only for the name localhost, and an unrelated certificate. */
-  let itsOwn: string;
-  let another: string;
+const SELF_SIGNED = "self signed certificate";
+
+describe.skipIf(skipFor(whyNoDatabase))("a connection to the database", () => {
   let withTls: Postgres;
   let withoutTls: Postgres;
   beforeAll(async () => {
-    [itsOwn, another] = [join(folder, "server"), join(folder, "another")];
-    for (const path of [itsOwn, another]) await makeCertificate(path);
-    withTls = await startPostgres(
-      { ssl: "on" },
-      {
-        "server.crt": await Bun.file(`${itsOwn}.crt`).text(),
-        "server.key": await Bun.file(`${itsOwn}.key`).text(),
-      },
-    );
+    // The certificate of the server is only for the name localhost.
+    const { cert, key } = makeCertificate({ hasAddresses: false });
+    await Bun.write(join(folder, "server.crt"), cert);
+    await Bun.write(join(folder, "another.crt"), makeCertificate().cert);
+    withTls = await startPostgres({ ssl: "on" }, { "server.crt": cert, "server.key": key });
     withoutTls = await startPostgres();
   });
   afterAll(async () => {
@@ -54,7 +49,7 @@ describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection t
     const [sslmode, hostname, isChecked, isEncrypted] = row;
     const url = await urlOf(withTls, hostname, {
       ...(sslmode !== undefined && { sslmode }),
-      ...(isChecked && { sslrootcert: `${itsOwn}.crt` }),
+      ...(isChecked && { sslrootcert: join(folder, "server.crt") }),
     });
     const store = await openPostgres(url.href, { connections: 2 });
     const leaving = new AbortController();
@@ -79,28 +74,15 @@ describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection t
     await store.close();
   });
 
-  test.each<
-    [what: string, sslmode: string, hostname: string, trusted: () => string | undefined, reason: string]
-  >([
-    ["with an untrusted certificate", "verify-full", "localhost", () => another, "self signed certificate"],
-    [
-      "with a certificate that the system does not trust",
-      "verify-full",
-      "localhost",
-      () => undefined,
-      "self signed certificate",
-    ],
-    ["with an untrusted certificate", "verify-ca", "localhost", () => another, "self signed certificate"],
-    [
-      "with a certificate for another name",
-      "verify-full",
-      "127.0.0.1",
-      () => itsOwn,
-      "does not match certificate",
-    ],
+  test.each<[what: string, sslmode: string, hostname: string, trusted: string | undefined, reason: string]>([
+    ["whose certificate is not trusted", "verify-full", "localhost", "another.crt", SELF_SIGNED],
+    ["whose certificate the system does not trust", "verify-full", "localhost", undefined, SELF_SIGNED],
+    ["whose certificate is not trusted", "verify-ca", "localhost", "another.crt", SELF_SIGNED],
+    ["with another name", "verify-full", "127.0.0.1", "server.crt", "does not match certificate"],
+    ["with an unknown sslmode", "always", "localhost", undefined, "verify-full"],
+    ["without a certificate", "verify-full", "localhost", "absent.crt", ": Unable to access caFile path"],
   ])("to a server %s fails (sslmode=%s)", async (_what, sslmode, hostname, trusted, reason) => {
-    const path = trusted();
-    const parameters = { sslmode, ...(path !== undefined && { sslrootcert: `${path}.crt` }) };
+    const parameters = { sslmode, ...(trusted !== undefined && { sslrootcert: join(folder, trusted) }) };
     expect(await reasonOf(await urlOf(withTls, hostname, parameters))).toContain(reason);
   });
 
@@ -111,24 +93,7 @@ describe.skipIf(skipFor(whyNoDatabase ?? whyMissing("openssl")))("a connection t
       expect(await reasonOf(url)).toBe(`${url.host}: Server does not support SSL`);
     },
   );
-
-  test("with an unknown sslmode or with a missing certificate file fails", async () => {
-    const unknown = await urlOf(withTls, "localhost", { sslmode: "always" });
-    expect(await reasonOf(unknown)).toContain("verify-full");
-    const absent = await urlOf(withTls, "localhost", { sslmode: "verify-full", sslrootcert: "/absent.crt" });
-    expect(await reasonOf(absent)).toBe(`${absent.host}: Unable to access caFile path`);
-  });
 });
-
-/** Creates a self-signed certificate, `path.crt`, and its key, `path.key`. */
-async function makeCertificate(path: string): Promise<void> {
-  const openssl = run([
-    ...["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
-    ...["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"],
-    ...["-keyout", `${path}.key`, "-out", `${path}.crt`],
-  ]);
-  if ((await openssl.exited) !== 0) throw new Error(`no certificate: ${openssl.stderr()}`);
-}
 
 /** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: URL): Promise<string> {
@@ -142,3 +107,14 @@ async function reasonOf(url: URL): Promise<string> {
   }
   throw new Error("the database can be opened");
 }
+
+const { TODO_TEST_POSTGRES_BIN: BIN = "" } = process.env;
+
+const whyNot = BIN === "" ? "TODO_TEST_POSTGRES_BIN is not set" : whyNoDatabase;
+test.skipIf(skipFor(whyNot))("startPostgres starts the program of TODO_TEST_POSTGRES_BIN", async () => {
+  const version = run([join(BIN, "postgres"), "--version"]);
+  await version.exited;
+  await using postgres = await startPostgres();
+  const [row] = await postgres.query<{ server_version: string }>("SHOW server_version");
+  expect(version.stdout()).toBe(`postgres (PostgreSQL) ${row?.server_version}\n`);
+});

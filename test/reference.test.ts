@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { getVariables, SERVE_SETTINGS } from "../src/config/settings.ts";
+import { ALL_SETTINGS, getVariables } from "../src/config/settings.ts";
 import { EXPIRED_LISTED_MS, MAX_EXPIRED_KEYS } from "../src/credential/key.ts";
 import { DEFAULT_LIMITS, IDLE_SECONDS, MAX_BODY_BYTES, MAX_REQUEST_BYTES } from "../src/http/limits.ts";
 import { AUTHENTICATION_OUTCOMES, SURFACES } from "../src/http/observability/instrumentation.ts";
@@ -91,11 +91,14 @@ test("the limits in the reference match the limits of the program", () => {
   expect(page).toContain(`idempotency keys of the last ${RETENTION_MS / 3_600_000} hours`);
 });
 
-test("the reference lists each variable only with a setting that exists", () => {
-  const known = new Set<string>(SERVE_SETTINGS.flatMap(getVariables));
-  for (const page of ["http-api.md", "errors.md", "events.md", "stores.md", "metrics-and-logs.md"])
-    for (const [name] of read(page).matchAll(/\bTODO_[A-Z_]+\b/g))
-      expect([page, known.has(name)]).toEqual([page, true]);
+test("the reference and deploy/ name each variable only with a setting that exists", () => {
+  const known = new Set<string>(ALL_SETTINGS.flatMap(getVariables));
+  const pages = ["http-api.md", "errors.md", "events.md", "stores.md", "metrics-and-logs.md"];
+  const composed = ["Containerfile", "compose.yaml", "compose.home.yaml"];
+  const units = ["todo-service.service", "todo-service@.service"];
+  for (const name of [...pages, ...[...composed, ...units].map((file) => `../../deploy/${file}`)])
+    for (const [variable] of read(name).matchAll(/\bTODO_[A-Z_]+\b/g))
+      expect([name, variable, known.has(variable)]).toEqual([name, variable, true]);
 });
 
 test("the reference lists the metrics of a running server, and no others", async () => {
