@@ -82,11 +82,7 @@ export class Actions {
     const { changes } = step;
     const content = [...describeChange(step), place];
     this.#hideMessage(step);
-    const hide = showTimed("undo", {
-      message: content,
-      actions: { Undo: () => this.undo() },
-      onEnd: () => this.#outbox.release(changes),
-    });
+    const hide = showTimed("undo", content, { Undo: () => this.undo() }, () => this.#outbox.release(changes));
     this.#hide.set(changes, hide);
     this.#offered = step;
     announce(...content, ".", undoHint());
@@ -116,10 +112,8 @@ export class Actions {
     const { last: previous, undone } = this.#history;
     // The time of a deletion that is held runs out.
     if (previous !== undefined && this.#outbox.isHeld(previous.changes)) this.#offerUndo(previous);
-    else if (undone?.changes === step.changes) {
-      const message = ["Undone: ", ...describeChange(undone)];
-      showTimed("undo", { message, actions: { Redo: () => this.redo() } });
-    }
+    else if (undone?.changes === step.changes)
+      showTimed("undo", ["Undone: ", ...describeChange(undone)], { Redo: () => this.redo() });
     if (changed.length + gone.length < step.targets.length)
       announce("Undone: ", ...describeChange(undone ?? step));
     report(

@@ -51,23 +51,17 @@ export function showToast(...message: Content): void {
 
 /** Shows and announces a message that disappears by itself. */
 export function showStatus(...message: Content): void {
-  showTimed("status", { message });
+  showTimed("status", message);
   announce(...message);
-}
-
-export interface TimedOptions {
-  readonly message: Content;
-  readonly actions?: Buttons;
-  /** Runs when the time of the message is over, also after another one has replaced it, and when the user dismisses it. */
-  readonly onEnd?: () => void;
 }
 
 /**
  * Shows a message that disappears after six seconds. The time starts again after the pointer or the focus leaves it. Returns a
  * function that hides it.
  * @param id the next message with it replaces this one
+ * @param onEnd runs when the time of the message is over, also after another one has replaced it, and when the user dismisses it
  */
-export function showTimed(id: string, { message, actions, onEnd = () => {} }: TimedOptions): () => void {
+export function showTimed(id: string, message: Content, buttons: Buttons = {}, onEnd = () => {}): () => void {
   // The pointer may be on the message that this one replaces.
   stack.querySelector(`#${id}`)?.dispatchEvent(new Event("pointerleave"));
   let timer: ReturnType<typeof setTimeout>;
@@ -84,7 +78,7 @@ export function showTimed(id: string, { message, actions, onEnd = () => {} }: Ti
     clearTimeout(timer);
     timer = setTimeout(end, TIMED_MS);
   };
-  const toast = show(message, { ...actions, Dismiss: end }, { id });
+  const toast = show(message, { ...buttons, Dismiss: end }, { id });
   toast.addEventListener("focusin", pause);
   toast.addEventListener("focusout", resume);
   toast.addEventListener("pointerenter", ({ pointerType }) => {
