@@ -197,7 +197,7 @@ export class VirtualList {
     setText(this.#foldButton, `Completed (${formatCount(selection.done.length)})`);
     this.#foldButton.ariaExpanded = String(selection.isExpanded);
     const newStart = start === 0 ? 0 : indexOfRow(selection, first);
-    this.#aboveHeight = newStart === 0 ? 0 : this.#aboveHeight + (newStart - start) * this.#rowHeight;
+    this.#aboveHeight += (newStart - start) * this.#rowHeight;
     this.#renderRows(newStart, newStart + this.#end - this.#start);
     this.#fit();
     this.#restorePlace(anchors);
@@ -315,11 +315,6 @@ export class VirtualList {
 
   /** Renders the rows near the window, and stands in for the others. Each pass measures what the one before has rendered. */
   #fit(): void {
-    if (this.#isPrinting) {
-      this.#aboveHeight = 0;
-      this.#renderRows(0, this.#length);
-      return;
-    }
     for (let passes = 0; passes < 5 && this.#length > 0; passes++) {
       const top = this.#above.getBoundingClientRect().bottom;
       const bottom = this.#below.getBoundingClientRect().top;
@@ -349,6 +344,7 @@ export class VirtualList {
       pixels >= MARGIN_PX && pixels <= 2 * MARGIN_PX
         ? 0
         : Math.ceil((pixels - 1.5 * MARGIN_PX) / this.#rowHeight);
+    if (this.#isPrinting) return [0, this.#length];
     const lastStart = Math.max(0, this.#length - Math.ceil(innerHeight / this.#rowHeight));
     const start = Math.min(Math.max(this.#start + toExcess(-top), 0), lastStart);
     const end = this.#end - toExcess(bottom - innerHeight);
@@ -436,17 +432,15 @@ export class VirtualList {
     return this.#updateRow(index);
   }
 
-  /** Focuses the row at an index, or the last row if the index is too large. */
+  /** Focuses the row at an index, or the first or the last row if the index is outside of the list. */
   #focus(index: number, control: Control): void {
-    const element = this.#ensureRendered(Math.min(index, this.#length - 1));
+    const element = this.#ensureRendered(Math.max(0, Math.min(index, this.#length - 1)));
     const target = this.#findRow(element ?? null)?.[control] ?? this.#foldButton;
     if (element === undefined) this.#options.onFocusLost();
     else if (target !== document.activeElement) target.focus();
   }
 
   #moveFocus({ todo, control }: Focused, step: number): void {
-    const index = indexOfRow(this.#selection, todo) + step;
-    const isPast = index < 0 && Number.isFinite(step);
-    if (!isPast) this.#focus(Math.max(index, 0), control);
+    this.#focus(indexOfRow(this.#selection, todo) + step, control);
   }
 }
