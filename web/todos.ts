@@ -1,4 +1,5 @@
 import { type Todo, TodoApiError } from "../src/sdk/client.ts";
+import { findTodo } from "../src/sdk/json.ts";
 import { lead } from "../src/sdk/position.ts";
 import { delay } from "../src/sdk/retry.ts";
 import { prepareSearch } from "../src/search.ts";
@@ -130,8 +131,7 @@ function onList(todos: readonly Todo[], position: string): void {
 
 /** Says how many to-dos are gone because the service has another list than before. */
 function reportMissing(todos: readonly Todo[]): void {
-  const titles = new Map(todos.map(({ id, title }) => [id, title]));
-  const missing = state.confirmed.filter(({ id, title }) => titles.get(id) !== title).length;
+  const missing = state.confirmed.filter(({ id, title }) => findTodo(todos, id)?.title !== title).length;
   if (missing === 0) return;
   const subject =
     missing === 1 ? "1 to-do that was here is" : `${formatCount(missing)} to-dos that were here are`;

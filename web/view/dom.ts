@@ -99,9 +99,6 @@ export function onSubmit(form: HTMLFormElement, run: () => Promise<void>): void 
 /** Shows an error message at a field until someone types there. Without a message, clears the error. */
 export function showFieldError(input: HTMLInputElement, message = ""): void {
   requireElement(`#${input.id}-error`, HTMLElement).textContent = message;
-  if (message === "") input.removeAttribute("aria-invalid");
-  else {
-    input.setAttribute("aria-invalid", "true");
-    input.addEventListener("input", () => showFieldError(input), { once: true });
-  }
+  input.ariaInvalid = message === "" ? null : "true";
+  if (message !== "") input.addEventListener("input", () => showFieldError(input), { once: true });
 }

@@ -144,11 +144,9 @@ export class ListView {
     for (const link of this.#filterLinks) {
       const show = parseFilter(link.dataset.show);
       link.href = this.#choice.toUrl(show);
-      if (show === filter) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-      const countElement = link.querySelector(".count");
-      if (countElement !== null)
-        setText(countElement, this.#state.isLoaded ? formatShortCount(counts[show]) : "");
+      link.ariaCurrent = show === filter ? "page" : null;
+      const count = requireElement(".count", HTMLElement, link);
+      setText(count, this.#state.isLoaded ? formatShortCount(counts[show]) : "");
     }
   }
 
@@ -218,9 +216,8 @@ export class ListView {
 
 /** Shows a number on the icon of the installed app. */
 async function setBadge(count: number): Promise<void> {
-  if (!("setAppBadge" in navigator)) return;
   try {
-    await navigator.setAppBadge(count);
+    await navigator.setAppBadge?.(count);
   } catch (error) {
     // The user or the system may forbid a badge. The page works without it.
     if (!(error instanceof DOMException)) throw error;
