@@ -118,7 +118,8 @@ function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
     };
     actions.append(createButton(label, start, { id, ariaLabel: `${label} ${key.name}` }));
   };
-  if (isExpired(key)) addAction("Remove", () => remove(key));
+  // The service rejects an expired key already, so nobody is asked.
+  if (isExpired(key)) addAction("Remove", () => act(() => revoke(key, "Removed")));
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
     const isRenewable = isProgram(key) && !isRotated;
@@ -232,10 +233,7 @@ const KEY_ACTIONS: Readonly<Record<"Rotate" | "Rename" | "Revoke", KeyAction>> =
   },
   Revoke: {
     text: "stops working immediately. This can't be undone.",
-    run: async ({ id, name }) => {
-      await api.revoke(id);
-      return `Revoked: ${name}`;
-    },
+    run: (key) => revoke(key, "Revoked"),
   },
 };
 
@@ -259,12 +257,10 @@ function confirm(key: ApiKey, label: keyof typeof KEY_ACTIONS): void {
   confirmation.showModal();
 }
 
-/** Deletes an expired key without confirmation, because the service rejects it already. */
-const remove = ({ id, name }: ApiKey): Promise<void> =>
-  act(async () => {
-    await api.revoke(id);
-    return `Removed: ${name}`;
-  });
+async function revoke({ id, name }: ApiKey, done: string): Promise<string> {
+  await api.revoke(id);
+  return `${done}: ${name}`;
+}
 
 /** Shows a new token, and in private mode a link with which a person signs in. */
 function openInvite(key: ApiKey, token?: string): void {
@@ -272,7 +268,6 @@ function openInvite(key: ApiKey, token?: string): void {
     isPrivate === true ? "Invite " : "Token for ",
     createElement("bdi", {}, key.name),
   );
-  inviteContent.replaceChildren();
   if (isPrivate === true) {
     const link = createElement("div");
     const advice = "A person signs in with this link. Scan or open it within ten minutes. It works once.";
