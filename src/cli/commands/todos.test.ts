@@ -429,13 +429,15 @@ describe("in a terminal, todo", () => {
     expect(widest((await watching.ended).stdout)).toBe(60);
   });
 
-  test("list prints a message for an empty list, or for one without to-dos in a state", async () => {
-    await using service = startService();
+  test("list prints a message for an empty list, or for one without to-dos in a state, and aligns titles", async () => {
+    await using service = startService({ store: openMemory({ lastId: 8n }) });
     expect(await shown(service, "list")).toBe("No to-dos yet. To add one, run: todo add buy milk\n");
     await add(service, "a");
     expect(await shown(service, "list --done")).toBe("No to-dos are done.\n");
-    await markDone(service, "1");
+    await markDone(service, "9");
     expect(await shown(service, "list --open")).toBe("No to-dos are open.\n");
+    await add(service, "b");
+    expect(await shown(service, "list")).toBe(" 9  [x]  a\n10  [ ]  b\n");
   });
 
   test.skipIf(skipFor(whyNoTerminal)).each<[variables: Record<string, string>, isColored: boolean]>([
@@ -449,12 +451,6 @@ describe("in a terminal, todo", () => {
     expect(await terminal.exited).toBe(0);
     const row = `${FIRST}  [x]  a`;
     expect(terminal.shown()).toBe(isColored ? `\x1b[2m${row}\x1b[22m\n` : `${row}\n`);
-  });
-
-  test("list aligns titles for ids of different lengths", async () => {
-    await using service = startService({ store: openMemory({ lastId: 8n }) });
-    for (const title of ["a", "b"]) await add(service, title);
-    expect(await shown(service, "list")).toBe(" 9  [ ]  a\n10  [ ]  b\n");
   });
 
   test("watch shows the list and each change until Ctrl-C, also after a lost connection", async () => {

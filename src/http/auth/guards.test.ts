@@ -12,7 +12,7 @@ import { hashToken, mintToken } from "../../credential/token.ts";
 import { type CheckUser, createFixedUserCheck } from "../../credential/user.ts";
 import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
-import { createService } from "../service.ts";
+import { createService, type ServiceOptions } from "../service.ts";
 
 const [TOKEN, NAME] = ["s3cret/token+~.==", "Zoë 😀"];
 const WITH_TOKEN = as(`Bearer ${TOKEN}`);
@@ -23,6 +23,10 @@ const asUser = (user: string, password: string) => as(basic(user, password));
 const AUTHORIZED = asUser(USER, PASSWORD);
 const checkUser = createFixedUserCheck(USER, PASSWORD);
 const credentials = { lookupClient, checkUser };
+
+/** Creates a service with the user, for requests from other addresses. */
+const createWithUser = (options: Partial<ServiceOptions> = {}) =>
+  createService({ store: openMemory(), credentials: { checkUser }, ...options });
 
 /** What a guarded path does with valid credentials. */
 interface Surface {
@@ -195,11 +199,7 @@ test.each(["1", '"true"', "{}", "[]"])(
 test("the check of a password receives the client's network, also off loopback if allowBasicOverHttp is true", async () => {
   const networks: unknown[] = [];
   const checkUser: CheckUser = (_user, _password, network) => networks.push(network) > 0;
-  const service = createService({
-    store: openMemory(),
-    credentials: { checkUser },
-    access: { allowBasicOverHttp: true },
-  });
+  const service = createWithUser({ credentials: { checkUser }, access: { allowBasicOverHttp: true } });
   for (const address of ["2001:db8::1", "192.0.2.7"]) {
     const headers = { ...AUTHORIZED.headers, "X-Forwarded-For": "10.0.0.5" };
     expect((await callRoute(service, "/admin/", { address, headers })).status).toBe(200);
@@ -208,7 +208,7 @@ test("the check of a password receives the client's network, also off loopback i
 });
 
 test("Basic over plain HTTP is rejected off loopback, and on loopback behind a proxy", async () => {
-  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  const service = createWithUser();
   for (const from of [
     { address: "10.0.0.5" },
     { address: undefined },
@@ -224,7 +224,7 @@ test("Basic over plain HTTP is rejected off loopback, and on loopback behind a p
 });
 
 test("Basic over plain HTTP is rejected with a page that asks for HTTPS if a browser opens a URL", async () => {
-  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  const service = createWithUser();
   for (const authorization of [{}, AUTHORIZED.headers]) {
     const from = { address: "192.0.2.1", headers: { ...authorization, Accept: "text/html,*/*;q=0.8" } };
     const response = await callRoute(service, "/admin/", from);
@@ -261,7 +261,7 @@ test("the login throttle neither checks nor counts missing and malformed credent
 });
 
 test("the login throttle delays rejections of different users too", async () => {
-  const service = createService({ store: openMemory(), credentials: { checkUser } });
+  const service = createWithUser();
   using _ = hurry();
   const started = Date.now();
   const tries = Array.from({ length: 100 }, (_, index) =>
@@ -273,12 +273,7 @@ test("the login throttle delays rejections of different users too", async () => 
 
 test("the log has lines for passwords over plain HTTP and for throttled passwords", async () => {
   const { log, lines } = capturingLog();
-  const service = createService({
-    store: openMemory(),
-    credentials: { checkUser },
-    log,
-    access: { basicFailures: 1 },
-  });
+  const service = createWithUser({ log, access: { basicFailures: 1 } });
   await callRoute(service, "/admin/", { address: "10.0.0.5", ...AUTHORIZED });
   await callRoute(service, "/admin/", { address: "10.0.0.5" });
   for (const _ of [1, 2]) await callRoute(service, "/admin/", asUser(USER, "wrong"));
