@@ -151,15 +151,14 @@ const filesOf = (path: string): Record<string, string> =>
       .map((suffix) => [suffix, readFileSync(path + suffix, "latin1")]),
   );
 
-interface Injury {
-  readonly what: string;
-  readonly store: () => Promise<string>;
-  readonly injure: (path: string) => unknown;
+type Injury = readonly [
+  what: string,
+  store: () => Promise<string>,
+  injure: (path: string) => unknown,
   /** What each command says that notices it. */
-  readonly said: string;
-  /** The commands that notice it. Default: all. */
-  readonly noticedBy?: readonly string[];
-}
+  said: string,
+  noticedBy: readonly string[],
+];
 
 const EMPTY_NOTICED_BY = ["doctor", "backup", "export", "migrate", "check", "restore from it"];
 const USERS = ["serve", "keys", "doctor", "backup", "export", "import", "check"];
@@ -167,21 +166,40 @@ const READERS = [...USERS, "restore from it"];
 /** All commands that use the store at its path. */
 const IN_PLACE = [...USERS, "migrate"];
 const ANY_FORMAT = [...IN_PLACE.filter((name) => name !== "check"), "restore from it"];
+const ALL = Object.keys(COMMANDS);
+const CREATORS = ["serve", "import"];
 
-const rows = (said: string, noticedBy: readonly string[], changes: Readonly<Record<string, string>>) =>
-  Object.entries(changes).map(
-    ([what, change]): Injury => ({ what, store: stopped, injure: sql(change), said, noticedBy }),
-  );
+const rows = (said: string, changes: Readonly<Record<string, string>>) =>
+  Object.entries(changes).map(([what, change]): Injury => [what, stopped, sql(change), said, READERS]);
+const put = (suffix: string, contents: string | Uint8Array) => (path: string) =>
+  writeFileSync(path + suffix, contents);
+const remove = (suffix: string) => (path: string) => rmSync(path + suffix);
+const createDatabase = (statements: string) => (path: string) =>
+  new Database(path, { create: true }).run(statements);
+const nothing = () => {};
+const TEXT = "not a database, ".repeat(100);
+
+const FOREIGN = "it is the database of another program: name another file";
+const FOREIGN_LOCK = "has the contents of another program: remove ";
+const EMPTY = "it is empty: check the path of the store, or restore a backup with todo restore";
+const NO_FOLDER = "check that its folder exists, and that its disk is mounted";
+const NO_DATABASE = "file is not a database: name another file; if it was a store, put the right files back";
+const NO_CHANGES =
+  "its last 2 changes are missing: put the right files back, restore a backup with todo restore, or remove";
+const OTHER_FORMAT =
+  "it was written by another version of this program (format 99; this version has format 3): use that version";
+const BESIDE_WAL = "-wal: put the right files back, restore a backup with todo restore, or move ";
+const BESIDE_RESCUE =
+  "which has what a server held at 2026-01-02 00:00 UTC, restore a backup with todo restore, or move ";
+const RESCUE = ".rescue-20260102T000000000Z.ndjson";
+
+const noFolder = async () => join(newPath(), "todos.db");
+const breakSchema = bytes((found) => found.write("`", found.indexOf("BLOB N") + 5));
+const halve = (path: string) => truncateSync(path, statSync(path).size / 2);
+const removeWithMark = (path: string) => ["", "-mark"].map((suffix) => rmSync(path + suffix));
 
 const INJURIES: readonly Injury[] = [
-  {
-    what: "no folder",
-    store: async () => join(newPath(), "todos.db"),
-    injure: () => {},
-    said: "check that its folder exists, and that its disk is mounted",
-    noticedBy: ["serve", "keys", "doctor", "import"],
-  },
-  ...rows("is damaged", READERS, {
+  ...rows("is damaged", {
     "another title": `UPDATE todos SET json = replace(json, '"a"', '"c"') WHERE id = 1`,
     "another state": "UPDATE todos SET json = replace(json, 'false', 'true') WHERE id = 1",
     "exchanged titles": `UPDATE todos SET json = CASE id WHEN 1 THEN replace(json, '"a"', '"b"') ELSE replace(json, '"b"', '"a"') END WHERE id < 3`,
@@ -191,12 +209,12 @@ const INJURIES: readonly Injury[] = [
     "a to-do that is no JSON": "UPDATE todos SET json = 'a' WHERE id = 1",
     "an additional to-do": `INSERT INTO todos VALUES (9, '{"id":9,"title":"c","done":false}', 0)`,
   }),
-  ...rows("to-dos or API keys are missing or old", READERS, {
+  ...rows("to-dos or API keys are missing or old", {
     "a missing to-do": "DELETE FROM todos WHERE id = 1",
     "an old to-do, as on an old page": `UPDATE todos SET json = ${intactRow(1, "old")}`,
     "a missing API key": "DELETE FROM keys WHERE name = 'bob'",
   }),
-  ...rows("an API key is damaged", READERS, {
+  ...rows("an API key is damaged", {
     "another name of an API key": "UPDATE keys SET name = 'carol' WHERE name = 'bob'",
     "another token hash": "UPDATE keys SET token_hash = zeroblob(32) WHERE name = 'bob'",
     "another scope of an API key": "UPDATE keys SET scope = 'write' WHERE name = 'bob'",
@@ -205,7 +223,7 @@ const INJURIES: readonly Injury[] = [
     "an API key of no date": "UPDATE keys SET created_at = -9e15 WHERE name = 'bob'",
     "another last use of an API key": "UPDATE keys SET last_used_at = 5",
   }),
-  ...rows("its counters are damaged", READERS, {
+  ...rows("its counters are damaged", {
     "another id of the store": "UPDATE store SET id = 'x'",
     "another epoch": "UPDATE store SET epoch = 'x'",
     "another last id": "UPDATE store SET last_id = 7",
@@ -215,171 +233,60 @@ const INJURIES: readonly Injury[] = [
     "no counters": "DELETE FROM store",
     "two rows of counters": "INSERT INTO store SELECT * FROM store",
   }),
-  {
-    what: "a token hash that differs from its index",
-    store: stopped,
-    injure: bytes(inTable),
-    said: "is damaged",
-    noticedBy: READERS,
-  },
-  {
-    what: "damaged pages",
-    store: stopped,
-    injure: bytes((found) => found.fill(0xee, 4096)),
-    said: "it is damaged (",
-    noticedBy: READERS,
-  },
-  {
-    what: "a missing end",
-    store: stopped,
-    injure: (path) => truncateSync(path, 5000),
-    said: "malformed",
-    noticedBy: ANY_FORMAT,
-  },
-  {
-    what: "a damaged schema",
-    store: stopped,
-    injure: bytes((found) => found.write("`", found.indexOf("BLOB N") + 5)),
-    said: "malformed database schema",
-  },
-  {
-    what: "text instead of a database",
-    store: stopped,
-    injure: (path) => writeFileSync(path, "not a database, ".repeat(100)),
-    said: "file is not a database: name another file; if it was a store, put the right files back",
-  },
-  {
-    what: "a page of zeros at the start",
-    store: stopped,
-    injure: bytes((found) => found.fill(0, 0, 4096)),
-    said: "file is not a database",
-  },
-  {
-    what: "another format",
-    store: stopped,
-    injure: sql("PRAGMA user_version = 99"),
-    said: "it was written by another version of this program (format 99; this version has format 3): use that version",
-  },
-  {
-    what: "the database of another program",
-    store: missing,
-    injure: (path) => new Database(path, { create: true }).run("CREATE TABLE notes (text)"),
-    said: "it is the database of another program: name another file",
-  },
-  {
-    what: "the database of another program with the same user_version",
-    store: missing,
-    injure: (path) =>
-      new Database(path, { create: true }).run("CREATE TABLE todos (x); PRAGMA user_version = 3"),
-    said: "it is the database of another program: name another file",
-  },
-  {
-    what: "an old copy of the database",
-    store: behind,
-    injure: () => {},
-    said: "its last 2 changes are missing: put the right files back, restore a backup with todo restore, or remove",
-    noticedBy: READERS,
-  },
-  {
-    what: "another store",
-    store: stopped,
-    injure: async (path) => copyFileSync(await killed(), path),
-    said: "it is another store than that of",
-    noticedBy: READERS,
-  },
-  {
-    what: "no WAL after a crash",
-    store: killed,
-    injure: (path) => rmSync(`${path}-wal`),
-    said: "its last 3 changes are missing",
-    noticedBy: READERS,
-  },
-  {
-    what: "a damaged end of the WAL",
-    store: killed,
-    injure: bytes((found) => found.fill(1, found.length - 100), "-wal"),
-    said: "its last change is missing",
-    noticedBy: USERS,
-  },
-  {
-    what: "half of the WAL",
-    store: killed,
-    injure: (path) => truncateSync(`${path}-wal`, statSync(`${path}-wal`).size / 2),
-    said: "missing",
-    noticedBy: USERS,
-  },
-  {
-    what: "no database beside its mark",
-    store: stopped,
-    injure: (path) => rmSync(path),
-    said: "it is missing or empty, but there is ",
-    noticedBy: IN_PLACE,
-  },
-  {
-    what: "an empty database beside its mark",
-    store: stopped,
-    injure: (path) => truncateSync(path),
-    said: "to start with an empty list",
-    noticedBy: IN_PLACE,
-  },
-  {
-    what: "an empty file",
-    store: missing,
-    injure: (path) => writeFileSync(path, ""),
-    said: "it is empty: check the path of the store, or restore a backup with todo restore",
-    noticedBy: EMPTY_NOTICED_BY,
-  },
-  {
-    what: "a database of SQLite without tables",
-    store: missing,
-    injure: (path) => new Database(path, { create: true }).run("VACUUM"),
-    said: "it is empty: check the path of the store, or restore a backup with todo restore",
-    noticedBy: EMPTY_NOTICED_BY,
-  },
-  {
-    what: "no database beside its WAL",
-    store: killed,
-    injure: (path) => {
-      rmSync(path);
-      rmSync(`${path}-mark`);
-    },
-    said: "-wal: put the right files back, restore a backup with todo restore, or move ",
-    noticedBy: IN_PLACE,
-  },
-  {
-    what: "no database beside a rescue file",
-    store: missing,
-    injure: (path) => writeFileSync(`${path}.rescue-20260102T000000000Z.ndjson`, ""),
-    said: "which has what a server held at 2026-01-02 00:00 UTC, restore a backup with todo restore, or move ",
-    noticedBy: IN_PLACE,
-  },
-  {
-    what: "a lock with other contents",
-    store: missing,
-    injure: (path) => writeFileSync(`${path}-lock`, "not a database, ".repeat(100)),
-    said: "has the contents of another program: remove ",
-    noticedBy: ["serve", "import"],
-  },
-  {
-    what: "a torn lock",
-    store: missing,
-    injure: (path) => writeFileSync(`${path}-lock`, "SQLite form"),
-    said: "has the contents of another program: remove ",
-    noticedBy: ["serve", "import"],
-  },
-  {
-    what: "a lock of zeros, as after a power cut",
-    store: missing,
-    injure: (path) => writeFileSync(`${path}-lock`, Buffer.alloc(4096)),
-    said: "has the contents of another program: remove ",
-    noticedBy: ["serve", "import"],
-  },
+  ["no folder", noFolder, nothing, NO_FOLDER, ["serve", "keys", "doctor", "import"]],
+  ["a token hash that differs from its index", stopped, bytes(inTable), "is damaged", READERS],
+  ["damaged pages", stopped, bytes((found) => found.fill(0xee, 4096)), "it is damaged (", READERS],
+  ["a missing end", stopped, (path) => truncateSync(path, 5000), "malformed", ANY_FORMAT],
+  ["a damaged schema", stopped, breakSchema, "malformed database schema", ALL],
+  ["text instead of a database", stopped, put("", TEXT), NO_DATABASE, ALL],
+  ["zeros at the start", stopped, bytes((found) => found.fill(0, 0, 4096)), "file is not a database", ALL],
+  ["another format", stopped, sql("PRAGMA user_version = 99"), OTHER_FORMAT, ALL],
+  ["another program's database", missing, createDatabase("CREATE TABLE notes (text)"), FOREIGN, ALL],
+  [
+    "another program's database of the same user_version",
+    missing,
+    createDatabase("CREATE TABLE todos (x); PRAGMA user_version = 3"),
+    FOREIGN,
+    ALL,
+  ],
+  ["an old copy of the database", behind, nothing, NO_CHANGES, READERS],
+  [
+    "another store",
+    stopped,
+    async (path) => copyFileSync(await killed(), path),
+    "it is another store than that of",
+    READERS,
+  ],
+  ["no WAL after a crash", killed, remove("-wal"), "its last 3 changes are missing", READERS],
+  [
+    "a damaged end of the WAL",
+    killed,
+    bytes((found) => found.fill(1, found.length - 100), "-wal"),
+    "its last change is missing",
+    USERS,
+  ],
+  ["half of the WAL", killed, (path) => halve(`${path}-wal`), "missing", USERS],
+  ["no database beside its mark", stopped, remove(""), "it is missing or empty, but there is ", IN_PLACE],
+  ["an empty database beside its mark", stopped, put("", ""), "to start with an empty list", IN_PLACE],
+  ["an empty file", missing, put("", ""), EMPTY, EMPTY_NOTICED_BY],
+  ["a database of SQLite without tables", missing, createDatabase("VACUUM"), EMPTY, EMPTY_NOTICED_BY],
+  ["no database beside its WAL", killed, removeWithMark, BESIDE_WAL, IN_PLACE],
+  ["no database beside a rescue file", missing, put(RESCUE, ""), BESIDE_RESCUE, IN_PLACE],
+  ["text as a lock", missing, put("-lock", TEXT), FOREIGN_LOCK, CREATORS],
+  ["a torn lock", missing, put("-lock", "SQLite form"), FOREIGN_LOCK, CREATORS],
+  [
+    "zeros as a lock, as after a power cut",
+    missing,
+    put("-lock", Buffer.alloc(4096)),
+    FOREIGN_LOCK,
+    CREATORS,
+  ],
 ];
 
 describe("a store with", () => {
-  test.each(INJURIES.map((injury) => [injury.what, injury] as const))(
-    "%s is refused by each command that notices it, which changes nothing",
-    async (_what, { store, injure, said, noticedBy = Object.keys(COMMANDS) }) => {
+  test.each(INJURIES)(
+    "%s is refused unchanged by each command that notices it, and moved aside by a restore, after which a server starts",
+    async (what, store, injure, said, noticedBy) => {
       const path = await store();
       await injure(path);
       const before = filesOf(path);
@@ -389,21 +296,11 @@ describe("a store with", () => {
         expect([name, message]).toEqual([name, expect.not.stringContaining("\n")]);
         expect([name, filesOf(path)]).toEqual([name, before]);
       }
-    },
-  );
-
-  const restorable = INJURIES.filter(({ what }) => !/no folder|another program|lock/.test(what));
-  test.each(restorable.map((injury) => [injury.what, injury] as const))(
-    "%s is moved aside by a restore, after which a server starts",
-    async (_what, { store, injure }) => {
-      const path = await store();
-      await injure(path);
-      const before = filesOf(path);
+      if (/no folder|another program|lock/.test(what)) return;
       const { movedTo } = await restore(path, await sound(), { signal });
       if (movedTo !== undefined) expect(filesOf(movedTo)).toEqual(before);
-      expect(await warningsOf(path)).toEqual(
-        before[""] === undefined && movedTo === undefined ? expect.any(Array) : [],
-      );
+      const isNew = before[""] === undefined && movedTo === undefined;
+      expect(await warningsOf(path)).toEqual(isNew ? expect.any(Array) : []);
       expect(await titlesOf(path)).toEqual(["a", "b", "😀", "once"]);
     },
   );
