@@ -16,25 +16,19 @@ const errorElement = requireElement("#devices-error", HTMLElement);
 
 const CHECK_MS = 5000;
 
-/** Whether the dialog shows a link for another device. */
-const hasLink = (): boolean => deviceLink.hasChildNodes();
-
-export interface DevicesOptions {
-  /** Sends what waits, while the connection works. Resolves to the number of changes that are left. */
-  readonly sendChanges: () => Promise<number>;
-  readonly onSignedOut: () => Promise<void>;
-}
-
 /** Shows the browsers of the owner, renames them and signs them out, and makes links for others. */
 export class DevicesDialog {
-  readonly #options: DevicesOptions;
+  readonly #sendChanges: () => Promise<number>;
+  readonly #onSignedOut: () => Promise<void>;
   /** The session that the dialog shows, as JSON. */
   #shown = "";
   /** Asks about unsent changes. */
   readonly #question = createElement("p", { className: "field-error", role: "alert" });
 
-  constructor(options: DevicesOptions) {
-    this.#options = options;
+  /** @param sendChanges sends what waits, while the connection works. Resolves to the number of changes that are left */
+  constructor(sendChanges: () => Promise<number>, onSignedOut: () => Promise<void>) {
+    this.#sendChanges = sendChanges;
+    this.#onSignedOut = onSignedOut;
     errorElement.after(this.#question);
     requireElement("#add-device", HTMLButtonElement).onclick = () => this.#addDevice();
     addEventListener("focus", () => {
@@ -42,7 +36,7 @@ export class DevicesDialog {
     });
     // Another device may use the link while this window keeps the focus.
     setInterval(() => {
-      if (dialog.open && hasLink()) this.#loadDevices();
+      if (dialog.open && deviceLink.hasChildNodes()) this.#loadDevices();
     }, CHECK_MS);
   }
 
@@ -61,7 +55,7 @@ export class DevicesDialog {
       if (typeof session === "string" || JSON.stringify(session) === this.#shown) return;
       if (deviceList.querySelector("form") !== null) return;
       this.#shown = JSON.stringify(session);
-      if (hasLink() && session.devices.length > deviceList.children.length)
+      if (deviceLink.hasChildNodes() && session.devices.length > deviceList.children.length)
         this.#hideLink("The link was used.");
       const as = createElement("strong", { dir: "auto" }, session.name);
       const scope = session.scope === "read" ? ", who can read the list only." : ".";
@@ -90,7 +84,7 @@ export class DevicesDialog {
       });
     };
     const item = createElement("li");
-    const rename = (): void => item.replaceChildren(this.#createRenameForm(id, name));
+    const rename = (): void => this.#rename(item, id, name);
     const buttons = [
       createButton("Rename", rename, { className: "secondary", ariaLabel: `Rename ${name}` }),
       createButton("Sign out", signOut, {
@@ -102,7 +96,8 @@ export class DevicesDialog {
     return item;
   }
 
-  #createRenameForm(id: string, name: string): HTMLElement {
+  /** Shows a form in place of a device. */
+  #rename(item: HTMLElement, id: string, name: string): void {
     const input = createElement("input", {
       id: "device-name",
       value: name,
@@ -110,15 +105,15 @@ export class DevicesDialog {
       ariaLabel: "Name of the device",
     });
     const error = createElement("p", { id: "device-name-error", className: "field-error", role: "alert" });
-    const form = createElement("form", { noValidate: true }, input, error);
     const close = async (): Promise<void> => {
-      form.remove();
+      item.replaceChildren();
       this.#shown = "";
       await this.#loadDevices();
     };
     const save = createElement("button", { type: "submit", className: "primary" }, "Save");
     const cancel = createButton("Cancel", close, { className: "secondary" });
-    form.append(createElement("span", { className: "dialog-buttons" }, cancel, save));
+    const buttons = createElement("span", { className: "dialog-buttons" }, cancel, save);
+    const form = createElement("form", { noValidate: true }, input, error, buttons);
     onSubmit(form, () =>
       attempt(async () => {
         try {
@@ -131,9 +126,8 @@ export class DevicesDialog {
         }
       }),
     );
-    // The form is not in the document yet.
-    queueMicrotask(() => input.select());
-    return form;
+    item.replaceChildren(form);
+    input.select();
   }
 
   async #addDevice(): Promise<void> {
@@ -155,7 +149,7 @@ export class DevicesDialog {
     const closed = new Promise<undefined>((resolve) => {
       dialog.addEventListener("close", () => resolve(undefined), { once: true });
     });
-    const count = await Promise.race([this.#options.sendChanges(), closed]);
+    const count = await Promise.race([this.#sendChanges(), closed]);
     if (count === undefined) return;
     if (count === 0) return this.#endSession();
     const [subject, object] =
@@ -171,7 +165,7 @@ export class DevicesDialog {
       await deleteSession("/api/session").catch((error) => {
         if (!isUnauthorized(error)) throw error;
       });
-      await this.#options.onSignedOut();
+      await this.#onSignedOut();
     });
   }
 }

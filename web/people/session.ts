@@ -137,10 +137,7 @@ export class SessionView {
   async #showDevices(): Promise<void> {
     const loaded = await loadSignIn();
     if (loaded === undefined) return showToast(NOT_LOADED);
-    this.#devices ??= new loaded.DevicesDialog({
-      sendChanges: this.#options.sendChanges,
-      onSignedOut: () => this.#onSignedOut(),
-    });
+    this.#devices ??= new loaded.DevicesDialog(this.#options.sendChanges, () => this.#onSignedOut());
     await this.#devices.show();
   }
 
