@@ -1,7 +1,7 @@
 /** The package todo-service-client, installed from its tarball into fresh projects, works with the running service. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { realpathSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { version } from "../package.json" with { type: "json" };
@@ -11,6 +11,7 @@ import { ROOT, runIn, succeed } from "./command.ts";
 import { type InstalledPackages, installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 
 const NAME = "todo-service-client";
 /** What an import of the client may add to a bundle, compressed with gzip at its default level. */
@@ -40,14 +41,13 @@ const [node22, node26, deno, vite, typescript50, jest, attw] = await Promise.all
   installPackages(ARE_THE_TYPES_WRONG),
 ]);
 
-const folder = await realpath(await mkdtemp(join(tmpdir(), "todo-client-package-")));
+const folder = realpathSync(temporaryFolder());
 const tarball = join(folder, `${NAME}-${version}.tgz`);
 
 beforeAll(async () => {
   await output(ROOT, process.execPath, "client/build.ts", join(folder, "built"));
   await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
 }, LIMIT_MS);
-afterAll(() => rm(folder, { recursive: true }));
 
 /** Returns the path of a file in an installed package. */
 const inPackages = ({ folder: installed }: InstalledPackages, path: string): string =>

@@ -1,15 +1,18 @@
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { appendFile } from "node:fs/promises";
 import { join } from "node:path";
-import { scripts } from "../package.json" with { type: "json" };
+import { exports as entries, scripts } from "../package.json" with { type: "json" };
 import { ended, ROOT, run, runIn } from "./command.ts";
+import { copyRepository } from "./patched-copy.ts";
 import { temporaryFolder } from "./temporary.ts";
+import { until } from "./until.ts";
 
-const folder = temporaryFolder();
+const parent = temporaryFolder();
 
 /** Returns a clone with these packages installed. */
 function clone(...packages: readonly string[]): string {
-  const copy = mkdtempSync(join(folder, "clone-"));
+  const copy = mkdtempSync(join(parent, "clone-"));
   for (const path of ["bin", "src/proxy-variables.ts", "test", "package.json", "package-lock.json"])
     cpSync(join(ROOT, path), join(copy, path), { recursive: true });
   mkdirSync(join(copy, "node_modules"));
@@ -51,4 +54,33 @@ test("an installed package without Bun says to install it again", async () => {
 test("no script needs the Bun that an install script puts in place", () => {
   const direct = Object.entries(scripts).filter(([, script]) => /(?<!bin\/)\bbun /.test(script));
   expect(direct).toEqual([]);
+});
+
+test.each(Object.entries(entries).filter(([, entry]) => entry.default === "./bin/needs-bun.js"))(
+  "importing each name of %s in Node fails with a sentence that says to use Bun",
+  async (path, entry) => {
+    const names = Object.keys(await import(join(ROOT, entry.bun)));
+    const program = `import { ${names.join(", ")} } from "todo-service${path.slice(1)}";`;
+    await using node = run(["node", "--input-type=module", "-e", program]);
+    expect(await node.exited).toBe(1);
+    expect(node.stderr()).toContain("Error: todo-service runs on Bun, not on Node.");
+  },
+);
+
+test("npm run dev restarts the server when a source file changes", async () => {
+  const folder = mkdtempSync(join(parent, "dev-"));
+  // A copy, because other tests run from the real sources at the same time.
+  await copyRepository(folder);
+  await using server = run(["npm", "run", "-s", "--prefix", folder, "dev", "--", "--port", "0"]);
+  const urls = (): readonly string[] => server.stdout().match(/"url":"[^"]+"/g) ?? [];
+  await server.url;
+  expect(urls()).toHaveLength(1);
+  await appendFile(join(folder, "src/http/service.ts"), "// changed\n");
+  await until(() => urls().length === 2, "the server restarts");
+  const url = /"url":"([^"]+)"/.exec(urls()[1] ?? "")?.[1];
+  const { status } = await fetch(`${url}/livez`);
+  expect(status).toBe(200);
+  // SIGKILL would end npm alone and leave the server behind.
+  server.kill("SIGTERM");
+  await server.exited;
 });

@@ -1,13 +1,15 @@
-import { expect, test } from "bun:test";
-import { unlink } from "node:fs/promises";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { chmod, cp, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { type Command, run } from "./command.ts";
+import { openSqlite } from "../src/storage/sqlite/store.ts";
+import { type Command, ended, run, runTodo } from "./command.ts";
 import { mountMemory, whyNoMount } from "./mount.ts";
 import { startPostgres, whyNoDatabase } from "./postgres.ts";
 import { LONGEST_TITLE } from "./raw-http.ts";
 import { listTodos, postTodo } from "./served-todos.ts";
 import { kill, scrape, serve, serveFile } from "./server.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 const REFUSED_WRITES = 500;
@@ -123,3 +125,58 @@ test.skipIf(skipFor(whyNoMount))(
     ]);
   },
 );
+
+const folder = temporaryFolder();
+// Permissions do not bind root, who can mount where the kernel allows it.
+const whyWritable = process.getuid?.() === 0 ? whyNoMount : undefined;
+const disk = whyNoMount === undefined ? await mountMemory("size=16m") : undefined;
+const media = disk?.folder ?? temporaryFolder();
+const reason = disk === undefined ? "you have no permission to write" : "the file system is read-only";
+
+/** A store whose server stopped, and one whose server was killed: its latest to-do is in the WAL only. */
+const stopped = join(media, "stopped.db");
+const killed = join(media, "killed.db");
+
+beforeAll(async () => {
+  const store = await openSqlite(stopped);
+  await store.insert("first");
+  await store.close();
+  const running = await openSqlite(stopped);
+  await running.insert("second");
+  for (const suffix of ["", "-wal"]) await cp(stopped + suffix, killed + suffix);
+  await running.close();
+  if (disk === undefined) await chmod(media, 0o555);
+  else await run(["mount", "-o", "remount,ro", media]).exited;
+});
+
+afterAll(() => disk?.[Symbol.asyncDispose]() ?? chmod(media, 0o755));
+
+describe.skipIf(skipFor(whyWritable))("a store on read-only media", () => {
+  test.each([
+    ["serve", ["serve", "--port", "0"], 1],
+    ["keys create", ["keys", "create", "bob"], 1],
+    ["import", ["import", "/dev/null"], 1],
+  ])("is refused by todo %s with the reason", async (_what, args, expected) => {
+    for (const path of [stopped, killed]) {
+      const { code, stdout, stderr } = await ended(runTodo([...args, "--store", `sqlite:${path}`]));
+      expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
+      expect(stderr).toStartWith("todo: ");
+      expect(stderr).toContain(reason);
+    }
+  });
+
+  test.each([
+    ["stopped", stopped],
+    ["killed", killed],
+  ])("is complete, with the latest writes of its %s server, in a copy", async (what, path) => {
+    const copy = join(folder, `${what}-copy.db`);
+    await cp(path, copy);
+    if (await Bun.file(`${path}-wal`).exists()) await cp(`${path}-wal`, `${copy}-wal`);
+    const { code, stdout } = await ended(runTodo(["export", "--store", `sqlite:${copy}`]));
+    expect(code).toBe(0);
+    expect(stdout.split("\n").slice(1, -1)).toEqual([
+      '{"id":1,"title":"first","done":false}',
+      '{"id":2,"title":"second","done":false}',
+    ]);
+  });
+});

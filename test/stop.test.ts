@@ -12,7 +12,8 @@ import { follow } from "./sse.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
-const JSON_TYPE = "Content-Type: application/json";
+/** A request whose body never arrives. */
+const UPLOAD = request("POST /api/todos", ["Content-Type: application/json", "Content-Length: 99"]);
 
 const folder = temporaryFolder();
 
@@ -44,8 +45,7 @@ describe("a server that shuts down", () => {
     // Its response shows that the server has read what the connections before it have sent.
     await once(last, "data");
     await using waiting = serve();
-    const upload = request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"], "{");
-    await once(await openSocket(await portOf(waiting), whole + upload), "data");
+    await once(await openSocket(await portOf(waiting), `${whole}${UPLOAD}{`), "data");
     waiting.kill("SIGTERM");
     await stopping(waiting);
     server.kill("SIGTERM");
@@ -57,10 +57,7 @@ describe("a server that shuts down", () => {
 
   test("exits immediately at a second signal, but not within 500 ms at the same one", async () => {
     await using server = serve();
-    const hanging = await openSocket(
-      await portOf(server),
-      request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
-    );
+    const hanging = await openSocket(await portOf(server), UPLOAD);
     await (await fetch(`${await server.url}/livez`, { keepalive: false })).text();
     server.kill("SIGTERM");
     await stopping(server);
@@ -110,10 +107,7 @@ describe("a server that shuts down", () => {
 
   test.concurrent("aborts requests that do not finish within 10 seconds", async () => {
     await using server = serve();
-    const hanging = await openSocket(
-      await portOf(server),
-      request("POST /api/todos", [JSON_TYPE, "Content-Length: 99"]),
-    );
+    const hanging = await openSocket(await portOf(server), UPLOAD);
     // Half a request, because the listener closes idle connections by itself.
     const drip = setInterval(() => hanging.write(" "), 500);
     await (await fetch(`${await server.url}/livez`, { keepalive: false })).text();

@@ -1,7 +1,7 @@
 /** The app and the Vitest file of the guides, in fresh projects with the packed tarballs and packages from the registry. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdir, mkdtemp, realpath, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { realpathSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { startTodoService, type TestServiceOptions } from "../src/testing.ts";
@@ -11,6 +11,7 @@ import { readPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { REGISTRY_VARIABLES, whyNoRegistry } from "./npm-install.ts";
 import { skipFor } from "./skip.ts";
+import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
 setDefaultTimeout(300_000);
@@ -19,12 +20,10 @@ const CREATE_VITE = "vite@9.3.0";
 const VITEST = "vitest@5.1.1";
 const GUIDE = readPage("docs/how-to/connect-a-web-app.md");
 
-let folder: string;
+const folder = realpathSync(temporaryFolder());
 beforeAll(async () => {
-  folder = await realpath(await mkdtemp(join(tmpdir(), "todo-web-app-")));
   if (whyNoRegistry === undefined) await sh(ROOT, `npm pack --silent --pack-destination '${folder}'`);
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 /** Runs shell commands in a folder, and returns their output. Rejects if one fails. */
 const sh = (where: string, commands: string): Promise<string> =>

@@ -1,25 +1,21 @@
 import { expect, test } from "bun:test";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import { whyNoBrowser } from "../../test/chromium.ts";
 import { freePort } from "../../test/free-port.ts";
 import { skipFor } from "../../test/skip.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 import { whyNoTerminal } from "../../test/terminal.ts";
 import { record } from "./record.ts";
+
+const folder = temporaryFolder();
 
 test.skipIf(skipFor(whyNoBrowser ?? whyNoTerminal))(
   "the animation of the README can be recorded from a real run",
   async () => {
-    const folder = await mkdtemp(join(tmpdir(), "todo-demo-"));
-    try {
-      const frames = await record({ folder, port: await freePort() });
-      expect(frames.length).toBeGreaterThan(100);
-      const { path = "" } = frames.at(-1) ?? {};
-      expect((await readFile(path)).subarray(1, 4).toString()).toBe("PNG");
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const frames = await record({ folder, port: await freePort() });
+    expect(frames.length).toBeGreaterThan(100);
+    const { path = "" } = frames.at(-1) ?? {};
+    expect((await readFile(path)).subarray(1, 4).toString()).toBe("PNG");
   },
   600_000,
 );

@@ -1,18 +1,16 @@
 import { afterAll, beforeAll, describe } from "bun:test";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { launchBrowser, serveFolder, whyNoBrowser } from "../../test/chromium.ts";
 import { remote, testClient } from "../../test/client-suite.ts";
 import { skipFor } from "../../test/skip.ts";
+import { temporaryFolder } from "../../test/temporary.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
-  let folder: string;
+  const folder = temporaryFolder();
   let browser: Browser | undefined;
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "todo-sdk-"));
     for (const module of ["./client.ts", "../../test/sdk-suite.ts"]) {
       const entrypoints = [fileURLToPath(new URL(module, import.meta.url))];
       await Bun.build({ entrypoints, outdir: folder, target: "browser", format: "esm" });
@@ -20,10 +18,7 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
     await Bun.write(join(folder, "index.html"), "<!doctype html>");
     browser = await launchBrowser();
   });
-  afterAll(async () => {
-    await browser?.close();
-    await rm(folder, { recursive: true });
-  });
+  afterAll(() => browser?.close());
 
   const inChromium = remote(async (call, args) => {
     await using site = serveFolder(folder);
