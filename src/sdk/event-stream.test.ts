@@ -4,39 +4,26 @@ import { createParser, type Message, parseEvent } from "./event-stream.ts";
 /** Returns the messages of a stream that arrives in these pieces. */
 const messagesIn = (...pieces: readonly string[]): Message[] => pieces.flatMap(createParser());
 
+const message = (id: string, data: string, type = "message"): Message => ({ id, type, data });
+
 describe("createParser", () => {
   test.each<[what: string, pieces: readonly string[], expected: readonly Message[]]>([
-    [
-      "fields with and without a space",
-      ["id: e-1\nevent:x\ndata:  y\n\n"],
-      [{ id: "e-1", type: "x", data: " y" }],
-    ],
-    ["a message without a type", ["id: e-1\ndata: y\n\n"], [{ id: "e-1", type: "message", data: "y" }]],
-    [
-      "several data lines as one text",
-      ["id: 1\ndata: a\ndata:\ndata: b\n\n"],
-      [{ id: "1", type: "message", data: "a\n\nb" }],
-    ],
+    ["fields with and without a space", ["id: e-1\nevent:x\ndata:  y\n\n"], [message("e-1", " y", "x")]],
+    ["a message without a type", ["id: e-1\ndata: y\n\n"], [message("e-1", "y")]],
+    ["several data lines as one text", ["id: 1\ndata: a\ndata:\ndata: b\n\n"], [message("1", "a\n\nb")]],
     ["no message that lacks an id or data", ["data: y\n\nid: e-1\n\nevent: x\n\n"], []],
-    ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [{ id: "e-1", type: "message", data: "" }]],
+    ["no comments", [": x\n\n:\nid: e-1\n: y\ndata:\n\n"], [message("e-1", "")]],
     [
       "text with line breaks that are only those of Unicode",
       ["id: 1\ndata: a\u2028b\u2029c\u0085\n\n"],
-      [{ id: "1", type: "message", data: "a\u2028b\u2029c\u0085" }],
+      [message("1", "a\u2028b\u2029c\u0085")],
     ],
     ["no incomplete message", ["id: e-1\ndata: y\n"], []],
-    [
-      "a line break that is split between pieces",
-      ["id: e-1\r", "\ndata: y\r", "\n\r", "\n"],
-      [{ id: "e-1", type: "message", data: "y" }],
-    ],
+    ["a line break between pieces", ["id: e-1\r", "\ndata: y\r", "\n\r", "\n"], [message("e-1", "y")]],
     [
       "two messages with only carriage returns as line breaks",
       ["id: 1\rdata: a\r\rid: 2\rdata: b\r\r\r"],
-      [
-        { id: "1", type: "message", data: "a" },
-        { id: "2", type: "message", data: "b" },
-      ],
+      [message("1", "a"), message("2", "b")],
     ],
   ])("returns %s", (_what, pieces, expected) => {
     expect(messagesIn(...pieces)).toEqual([...expected]);

@@ -24,7 +24,9 @@ const listAt = (position: string, ...ids: readonly number[]): Response =>
   new Response(`[${ids.map((id) => todo(id))}]`, { headers: { "Todo-Position": position } });
 
 /** Returns a client whose requests get scripted responses, and the requests. By default, the stream is silent. */
-function scripted(answer: (method: string, path: string, signal: AbortSignal) => Response | undefined) {
+function scripted(
+  answer: (method: string, path: string, signal: AbortSignal) => Promise<Response> | Response | undefined,
+) {
   const requests: string[] = [];
   const api = new TodoApi({
     baseUrl: "http://todo.example",
@@ -33,7 +35,7 @@ function scripted(answer: (method: string, path: string, signal: AbortSignal) =>
       if (signal == null) throw new Error("a request without a signal");
       const path = url.slice("http://todo.example/api".length);
       requests.push(`${method} ${path}`);
-      return answer(method, path, signal) ?? (path.startsWith("/events") ? stream() : listAt("e-0"));
+      return (await answer(method, path, signal)) ?? (path.startsWith("/events") ? stream() : listAt("e-0"));
     },
   });
   return { api, requests };
@@ -186,33 +188,25 @@ test("follow starts from a list, and requests only what changed since", async ()
   await writer.create("a");
   const from = await writer.list();
   await writer.create("b");
-  const requests: string[] = [];
-  const api = new TodoApi({
-    baseUrl: service.url,
-    fetch: (url, init) => {
-      requests.push(url.replace(service.url, ""));
-      return fetch(url, init);
-    },
-  });
+  const { api, requests } = scripted((_method, path, signal) =>
+    fetch(`${service.url}/api${path}`, { signal }),
+  );
   const list = api.follow({ from });
   expect(list.getState()).toEqual({ todos: from.todos, position: from.position, status: "connecting" });
   const stop = list.subscribe(() => {});
   await until(() => titles(list.getState()).length === 2, "the change");
   stop();
   expect(titles(list.getState())).toEqual(["a", "b"]);
-  expect(requests).toEqual([`/api/events?since=${from.position}`]);
+  expect(requests).toEqual([`GET /events?since=${from.position}`]);
   const page = await writer.list({ limit: 1 });
   expect(() => api.follow({ from: page })).toThrow("from: a page");
 });
 
 test("follow goes on after a 500 of the list and of the events, for example of a proxy without a service", async () => {
-  await using service = startService();
-  const failing = new Set(["/api/todos", "/api/events"]);
-  const api = new TodoApi({
-    baseUrl: service.url,
-    fetch: async (url, init) =>
-      failing.delete(new URL(url).pathname) ? new Response("no", { status: 500 }) : fetch(url, init),
-  });
+  const failing = new Set(["/todos", "/events"]);
+  const { api } = scripted((_method, path) =>
+    failing.delete(path.replace(/\?.*/, "")) ? new Response("no", { status: 500 }) : undefined,
+  );
   const states: LiveList[] = [];
   const stop = api.follow().subscribe((state) => states.push(state));
   await until(() => states.some(isConnected), "the list is connected");
@@ -272,21 +266,18 @@ describe("a followed list", () => {
 
   test("shows a new to-do once while the answer is awaited and the list of another store arrives", async () => {
     const [requested, loaded] = [Promise.withResolvers<void>(), Promise.withResolvers<Response>()];
-    const api = new TodoApi({
-      fetch: async (url, { method = "" }) => {
-        if (method === "POST") return new Promise(() => {});
-        if (!url.includes("/events")) {
-          requested.resolve();
-          return await loaded.promise;
-        }
-        return url.includes("f-") ? stream() : stream("id: f-1\nevent: resync\ndata: {}\n\n");
-      },
+    const { api } = scripted((method, path) => {
+      if (method === "POST") return new Promise(() => {});
+      if (path.startsWith("/events"))
+        return path.includes("f-") ? undefined : stream("id: f-1\nevent: resync\ndata: {}\n\n");
+      requested.resolve();
+      return loaded.promise;
     });
     const list = api.follow({ from: { todos: [{ id: "9", title: "9", done: false }], position: "e-0" } });
     const stop = list.subscribe(() => {});
     await requested.promise;
     list.create("1").catch(() => {});
-    loaded.resolve(new Response(`[${todo(1)}]`, { headers: { "Todo-Position": "f-2" } }));
+    loaded.resolve(listAt("f-2", 1));
     await until(() => list.getState().position === "f-2", "the new list");
     expect(titles(list.getState())).toEqual(["1"]);
     stop();

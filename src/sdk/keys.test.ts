@@ -4,7 +4,7 @@ import { startService } from "../../test/service.ts";
 import { createKeyLookup } from "../credential/key.ts";
 import { createFixedUserCheck } from "../credential/user.ts";
 import { openMemory } from "../storage/memory/store.ts";
-import { type CallOptions, TodoApi, TodoApiError, type TodoApiOptions } from "./client.ts";
+import { TodoApi, TodoApiError, type TodoApiOptions } from "./client.ts";
 
 const ADMIN = { name: "admin \u00e4", password: "secret: \u2603" };
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
@@ -34,24 +34,6 @@ async function codeOf(call: Promise<unknown>): Promise<unknown> {
   const error = await errorOf(call);
   return error instanceof TodoApiError ? error.code : error.name;
 }
-
-/** A client whose requests get these responses in turn. */
-function answeredBy(...answers: readonly (() => Response)[]) {
-  const sent: string[] = [];
-  const api = new TodoApi({
-    admin: ADMIN,
-    fetch: async (url, { method }) => {
-      sent.push(`${method} ${new URL(url).pathname}`);
-      const answer = answers[sent.length - 1];
-      if (answer === undefined) throw new Error("connection refused");
-      return answer();
-    },
-  });
-  return { api, sent };
-}
-
-const problem = (status: number, code: string) => () =>
-  Response.json({ title: "No", status, code }, { status });
 
 describe("the client's keys", () => {
   test("are created, listed, rotated, renamed and revoked", async () => {
@@ -109,41 +91,6 @@ describe("the client's keys", () => {
     expect(await codeOf(service.clientOf({ token: "unused" }).keys.list())).toBe("unauthorized");
   });
 
-  test.each<[name: string, call: (api: TodoApi) => Promise<unknown>]>([
-    ["creation", (api) => api.keys.create("ci")],
-    ["rotation", (api) => api.keys.rotate("c7kcKWBu")],
-  ])("send a %s once, because a retry would create another key", async (_name, call) => {
-    for (const [code, answer] of [
-      ["store_unavailable", problem(503, "store_unavailable")],
-      ["unexpected_answer", () => new Response(KEY)],
-    ] as const) {
-      const { api, sent } = answeredBy(answer);
-      expect([await codeOf(call(api)), sent.length]).toEqual([code, 1]);
-    }
-    const { api, sent } = answeredBy();
-    expect([await codeOf(call(api)), sent.length]).toEqual(["network_error", 1]);
-  });
-
-  const abortable: Record<
-    keyof TodoApi["keys"],
-    (keys: TodoApi["keys"], options: CallOptions) => Promise<unknown>
-  > = {
-    list: (keys, options) => keys.list(options),
-    create: (keys, options) => keys.create("ci", options),
-    rotate: (keys, options) => keys.rotate("c7kcKWBu", options),
-    rename: (keys, options) => keys.rename("c7kcKWBu", "build", options),
-    createLink: (keys, options) => keys.createLink("c7kcKWBu", options),
-    revoke: (keys, options) => keys.revoke("c7kcKWBu", options),
-  };
-  test.each(Object.entries(abortable))(
-    "%s rejects with the reason of an AbortController",
-    async (_name, call) => {
-      const leaving = new AbortController();
-      leaving.abort(new Error("left"));
-      expect((await errorOf(call(new TodoApi().keys, leaving))).message).toBe("left");
-    },
-  );
-
   test.each<[what: string, call: "list" | "create", body: string]>([
     ["an object instead of the list", "list", KEY],
     ["a list with null", "list", "[null]"],
@@ -155,11 +102,5 @@ describe("the client's keys", () => {
   ])("reject %s", async (_what, call, body) => {
     const { keys } = new TodoApi({ retries: 0, fetch: async () => new Response(body) });
     expect(await codeOf(call === "list" ? keys.list() : keys.create("ci"))).toBe("unexpected_answer");
-  });
-
-  test("reject a user name with a colon immediately", () => {
-    expect(() => new TodoApi({ admin: { name: "a:b", password: "c" } })).toThrow(
-      'admin.name: "a:b" must not contain a colon',
-    );
   });
 });

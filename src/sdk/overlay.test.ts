@@ -13,18 +13,17 @@ const ROUNDS = 300;
 const MAX_EVENTS = 3;
 const BASE = "http://localhost";
 
-type Step =
-  /** Each title of `add` occurs once. Those of `addSame` and `addOther` can be equal. */
-  | { readonly what: "add" | "addSame" | "addOther" | "cut" | "restart" | "settle" }
-  | { readonly what: "tick" | "delete" | "tickOther" | "deleteOther"; readonly at: number };
-
-const at = fc.nat({ max: 20 });
-const step: fc.Arbitrary<Step> = fc.oneof(
-  { weight: 8, arbitrary: fc.record({ what: fc.constantFrom("add", "addSame", "addOther") }) },
-  { weight: 9, arbitrary: fc.record({ what: fc.constantFrom("tick", "tick", "delete"), at }) },
-  { weight: 5, arbitrary: fc.record({ what: fc.constantFrom("tickOther", "deleteOther"), at }) },
-  { weight: 3, arbitrary: fc.record({ what: fc.constantFrom("cut", "restart", "restart", "settle") }) },
-);
+/** Each title of `add` occurs once. Those of `addSame` and `addOther` can be equal. */
+const step = fc.record({
+  what: fc.oneof(
+    { weight: 8, arbitrary: fc.constantFrom("add", "addSame", "addOther") },
+    { weight: 9, arbitrary: fc.constantFrom("tick", "tick", "delete") },
+    { weight: 5, arbitrary: fc.constantFrom("tickOther", "deleteOther") },
+    { weight: 3, arbitrary: fc.constantFrom("cut", "restart", "restart", "settle") },
+  ),
+  /** Which to-do is changed. */
+  at: fc.nat({ max: 20 }),
+});
 
 const run = fc.record({
   /** Whether a store keeps its to-dos when it is restarted. It always begins a new epoch. */
@@ -39,7 +38,7 @@ const run = fc.record({
 /** Two services that share a store, as replicas do. */
 interface Servers {
   readonly store: TodoStore;
-  readonly services: readonly Service[];
+  readonly services: readonly [Service, Service];
   /** What each id was created with. */
   readonly created: ReadonlyMap<bigint, Parameters<TodoStore["insert"]>>;
 }
@@ -54,7 +53,8 @@ async function start(lastId: bigint, kept?: Servers): Promise<Servers> {
     if (!created.has(result.id)) created.set(result.id, args);
     return result;
   };
-  const left = new Map((await todosOf(kept)).map(({ id, done }) => [BigInt(id), done]));
+  const { todos } = kept === undefined ? { todos: [] } : await listOf(kept);
+  const left = new Map(todos.map(({ id, done }) => [BigInt(id), done]));
   for (const [id, args] of kept?.created ?? []) {
     await store.insert(...args);
     if (!left.has(id)) await store.delete(id);
@@ -83,15 +83,8 @@ async function call({ routes }: Service, url: string, init: RequestInit): Promis
   return await handler(request, server);
 }
 
-async function todosOf(servers: Servers | undefined): Promise<readonly Todo[]> {
-  return (await listOf(servers))?.todos ?? [];
-}
-
-async function listOf(servers: Servers | undefined) {
-  const [service] = servers?.services ?? [];
-  if (service === undefined) return undefined;
-  return await new TodoApi({ baseUrl: BASE, fetch: (url, init) => call(service, url, init) }).list();
-}
+const listOf = ({ services: [service] }: Servers) =>
+  new TodoApi({ baseUrl: BASE, fetch: (url, init) => call(service, url, init) }).list();
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -168,18 +161,13 @@ function createJudge() {
     check: ({ todos }: LiveList): void => {
       const ids = todos.map(({ id }) => id);
       expect(ids).toEqual([...new Set(ids)].sort(compareIds));
-      const before = new Set(last.map(({ title }) => title));
-      last = todos.slice();
       const counts = Map.groupBy(todos, ({ title }) => title);
-      for (const title of before) if (!counts.has(title)) gone.add(title);
+      for (const { title } of last) if (!counts.has(title)) gone.add(title);
+      last = todos.slice();
       for (const [title, { least, most, changes }] of bounds) {
         const all = counts.get(title) ?? [];
-        expect([title, all.length, least, most]).toEqual([
-          title,
-          Math.min(Math.max(all.length, least), most),
-          least,
-          most,
-        ]);
+        const count = Math.min(Math.max(all.length, least), most);
+        expect({ title, count: all.length, least, most }).toEqual({ title, count, least, most });
         const [todo] = all;
         if (todo === undefined || !title.startsWith("own")) continue;
         expect([title, gone.has(title)]).toEqual([title, false]);
@@ -199,6 +187,14 @@ describe("an overlay", () => {
     kind,
     todo: { id, title: id, done },
   });
+
+  /** Returns an overlay with a new to-do of the same title. */
+  const startNew = (after: string, position?: string): Overlay => {
+    const overlay = new Overlay();
+    if (position !== undefined) overlay.advance(position);
+    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after, position });
+    return overlay;
+  };
 
   test("drops a write at once if its answer has no position", () => {
     const overlay = new Overlay();
@@ -221,25 +217,19 @@ describe("an overlay", () => {
   });
 
   test("hides no to-do that is older than a new one of the same title", () => {
-    const overlay = new Overlay();
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "1" });
-    expect(
-      overlay.apply([todo, { ...todo, id: "2", done: true }]).map(({ id }) => isNewId(id) || id),
-    ).toEqual(["1", true]);
+    const shown = startNew("1").apply([todo, { ...todo, id: "2", done: true }]);
+    expect(shown.map(({ id }) => isNewId(id) || id)).toEqual(["1", true]);
   });
 
   test("hides what may be the answer in a store that begins again with the first id", () => {
-    const overlay = new Overlay();
-    overlay.advance("e-5");
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "100", position: "e-5" });
+    const overlay = startNew("100", "e-5");
     expect(overlay.apply(list)).toHaveLength(2);
     overlay.advance("f-0", overlay.answers);
     expect(overlay.apply(list)).toHaveLength(1);
   });
 
   test("shows a to-do that is older than a write from before the first list", () => {
-    const overlay = new Overlay();
-    overlay.pending.push({ kind: "create", todo: { ...todo, id: newId() }, after: "50" });
+    const overlay = startNew("50");
     overlay.advance("e-9", overlay.answers);
     expect(overlay.apply(list)).toHaveLength(2);
   });
@@ -284,10 +274,10 @@ test("a followed list shows each write at once and exactly once, whatever else h
       };
       const ignoreAbsent = ({ code }: { readonly code: string }): void => expect(code).toBe("todo_not_found");
 
-      for (const [index, { what, ...rest }] of steps.entries()) {
-        const todos = await todosOf(servers);
-        const chosen = "at" in rest ? judge.shown[rest.at % judge.shown.length] : undefined;
-        const other = "at" in rest ? todos[rest.at % todos.length] : undefined;
+      for (const [index, { what, at }] of steps.entries()) {
+        const { todos } = await listOf(servers);
+        const chosen = judge.shown[at % judge.shown.length];
+        const other = todos[at % todos.length];
         if (what === "add") add(`own ${index}`);
         else if (what === "addSame") add(`same ${index % 2}`);
         else if (what === "addOther") {
@@ -326,11 +316,9 @@ test("a followed list shows each write at once and exactly once, whatever else h
       }
       calm();
       await Promise.all(writes);
-      await until(async () => list.getState().position === (await listOf(servers))?.position, "all changes");
-      await until(
-        async () => Bun.deepEquals(list.getState().todos, await todosOf(servers)),
-        "the service's list",
-      );
+      const isSame = async (name: "position" | "todos"): Promise<boolean> =>
+        Bun.deepEquals(list.getState()[name], (await listOf(servers))[name]);
+      for (const name of ["position", "todos"] as const) await until(() => isSame(name), `the same ${name}`);
       if (failure !== undefined) throw failure;
     }),
     {

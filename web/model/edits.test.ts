@@ -170,6 +170,13 @@ const changeOf = (kind: ChangeKind, ...ids: readonly TodoId[]): Change => ({
   targets: ids.map((id) => ({ id, title: id, done: false })),
 });
 
+test("markSent marks one change, once", () => {
+  const [first, second] = [changeOf("done", "1"), changeOf("done", "2")];
+  const sent = markSent([first, second], first.key, "e-1");
+  expect(sent).toEqual([{ ...first, sent: "e-1" }, second]);
+  expect(markSent(sent, first.key, "e-2")).toEqual(sent);
+});
+
 test("selectReady sends one change to many to-dos at the same time, beside all others", () => {
   const ticks = Array.from({ length: 3 }, (_, index) => changeOf("done", String(index)));
   const [bulk, otherBulk] = [changeOf("done", "100", "101"), changeOf("done", "102", "103")];
