@@ -39,21 +39,14 @@ const OVERLOADED = "503 overloaded";
 /** Requests a stream and closes it. */
 const outcome = (service: TestService, headers: Sent = {}) => service.outcome("GET /api/events", { headers });
 
-test.each<[what: string, one: string, same: string, other: string]>([
-  ["an IPv4 address", "203.0.113.5", "203.0.113.5", "203.0.113.6"],
-  ["an IPv4 address in IPv6", "203.0.113.5", "::ffff:203.0.113.5", "::ffff:203.0.113.6"],
-  ["an IPv6 /64", "2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"],
-])(
-  "%s may open a quarter of the event streams, and other networks can open the rest",
-  async (_what, one, same, other) => {
-    await using service = start();
-    await service.subscribe(from(one));
-    await service.subscribe(from(same));
-    for (const address of [one, same]) expect(await outcome(service, from(address))).toBe(OVERLOADED);
-    expect(await outcome(service, from(other))).toBe("200");
-    expect(await outcome(service)).toBe("200");
-  },
-);
+test("a network, such as an IPv6 /64, may open a quarter of the event streams, and others can open the rest", async () => {
+  await using service = start();
+  const network = ["2001:db8::1", "2001:db8::ffff:1"];
+  for (const address of network) await service.subscribe(from(address));
+  for (const address of network) expect(await outcome(service, from(address))).toBe(OVERLOADED);
+  expect(await outcome(service, from("2001:db8:0:1::1"))).toBe("200");
+  expect(await outcome(service)).toBe("200");
+});
 
 test.each([
   [

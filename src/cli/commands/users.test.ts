@@ -157,14 +157,12 @@ describe("todo users rejects, without any change,", () => {
     expect(readdirSync(folder)).not.toContain("missing");
   });
 
-  test.each<[what: string, before: string | Uint8Array, command: string, complaint: string]>([
-    ["a line without a hash", `${BOB}al\n`, "add", 'line 2 is not "user:hash"'],
-    ["invalid UTF-8", Buffer.from(`# \xe9\n${BOB}`, "latin1"), "remove", "it is not UTF-8: convert it"],
-  ])("a file with %s", async (_what, before, command, complaint) => {
+  test("a file with a line without a hash", async () => {
+    const before = `${BOB}al\n`;
     const path = usersFile(before);
-    const line = await complaintOf(users(path, [command, "bob"], "password one"));
-    expect(line).toStartWith(`TODO_USERS_FILE "${path}": ${complaint}`);
-    expect(readFileSync(path).equals(Buffer.from(before))).toBe(true);
+    const line = await complaintOf(users(path, ["add", "bob"], "password one"));
+    expect(line).toStartWith(`TODO_USERS_FILE "${path}": line 2 is not "user:hash"`);
+    expect(text(path)).toBe(before);
     expect(existsSync(`${path}.part`)).toBe(false);
   });
 
