@@ -1,7 +1,11 @@
-import { afterAll, afterEach, beforeAll, expect } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect } from "bun:test";
 import axe from "axe-core";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { launchBrowser } from "./chromium.ts";
+import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { skipFor } from "./skip.ts";
+
+/** A suite that needs Chromium. */
+export const describeInChromium = describe.skipIf(skipFor(whyNoBrowser));
 
 /** A page in a window with its own profile. */
 export interface Window {

@@ -1,21 +1,23 @@
 import { expect } from "bun:test";
 import type { BrowserContextOptions, Page, Route } from "playwright-core";
 import { listen } from "../src/http/listener/listen.ts";
-import { createService } from "../src/http/service.ts";
+import { createService, type ServiceOptions } from "../src/http/service.ts";
 import { type MemoryOptions, openMemory } from "../src/storage/memory/store.ts";
 import type { TodoStore } from "../src/todo.ts";
+import { freePort } from "./free-port.ts";
 import { useChromium } from "./page.ts";
 import { until } from "./until.ts";
 
 /** Longer than a busy machine needs. */
 const PATIENCE_MS = 60_000;
 
-/** Starts a service on loopback. */
-export function start(store: TodoStore, port = 0) {
-  const listener = listen(createService({ store, network: { onLoopback: true } }), {
-    host: "127.0.0.1",
-    port,
-  });
+/** Starts a service, by default one that only this machine can reach. */
+export function start(
+  store: TodoStore,
+  port = 0,
+  options: Partial<ServiceOptions> = { network: { onLoopback: true } },
+) {
+  const listener = listen(createService({ store, ...options }), { host: "127.0.0.1", port });
   return {
     store,
     url: listener.url,
@@ -24,36 +26,49 @@ export function start(store: TodoStore, port = 0) {
   };
 }
 
-/** Returns a store with these titles. */
+/** Returns a store with these titles. Those in parentheses are done. */
 export async function createStore(titles: readonly string[], options: MemoryOptions = {}) {
   const store = openMemory(options);
-  for (const title of titles) await store.insert(title);
+  for (const [index, title] of titles.entries()) {
+    await store.insert(title.replace(/^\((.*)\)$/s, "$1"));
+    if (isDone(title)) await store.setDone(BigInt(index + 1), true);
+  }
   return store;
 }
 
 /** Starts Chromium for the tests of a suite that open the list. */
 export function useTodosPage(...settings: Parameters<typeof useChromium>) {
   const chromium = useChromium(...settings);
-  /** Serves a store, or a new one with these titles, and opens its list. Returns when the list is shown. */
+  /** Serves a store, or a new one with these titles, at an address that another service can have later. */
+  const serve = async (list: TodoStore | readonly string[]) => {
+    const store = "insert" in list ? list : await createStore(list);
+    return { store, service: chromium.use(start(store, await freePort())) };
+  };
+  /** Serves a list and opens it. Returns when it is shown. */
   const openList = async (
     list: TodoStore | readonly string[],
     path = "",
     options: BrowserContextOptions = {},
   ) => {
-    const store = "insert" in list ? list : await createStore(list);
-    const service = chromium.use(start(store));
-    const window = await chromium.open(`${service.url}/${path}`, options);
+    const served = await serve(list);
+    const window = await chromium.open(`${served.service.url}/${path}`, options);
     await window.page.locator('#todos[aria-busy="false"]').waitFor({ state: "attached" });
-    return { ...window, store, service };
+    return { ...window, ...served };
   };
-  return { ...chromium, openList };
-}
-
-/** Opens a list in a page whose clock the test moves. */
-export async function openWithClock(page: Page, url: string, titles: readonly string[]): Promise<void> {
-  await page.clock.install();
-  await page.goto(url);
-  await expectTitles(page, titles);
+  /** Serves titles and opens them in a page that is prepared first, and whose clock the test moves. */
+  const openWithClock = async (
+    titles: readonly string[],
+    prepare = async (_page: Page): Promise<unknown> => undefined,
+  ) => {
+    const served = await serve(titles);
+    const { page } = await chromium.open("about:blank");
+    await prepare(page);
+    await page.clock.install();
+    await page.goto(served.service.url);
+    await page.locator('#todos[aria-busy="false"]').waitFor({ state: "attached" });
+    return { page, ...served };
+  };
+  return { ...chromium, openList, openWithClock };
 }
 
 /** Opens another window of the same browser. */
@@ -83,12 +98,12 @@ const loadedTitles = (page: Page): Promise<string[]> =>
     throw error;
   });
 
-const isDone = (title: string): number => Number(title.startsWith("("));
+const isDone = (title: string): boolean => title.startsWith("(");
 
 /** Waits until the page shows exactly these titles, the done ones last. */
 export async function expectTitles(page: Page, titles: readonly string[]): Promise<void> {
   const deadline = performance.now() + PATIENCE_MS;
-  const expected = titles.toSorted((a, b) => isDone(a) - isDone(b));
+  const expected = titles.toSorted((a, b) => Number(isDone(a)) - Number(isDone(b)));
   while (JSON.stringify(await loadedTitles(page)) !== JSON.stringify(expected)) {
     if (performance.now() > deadline) expect(await visibleTitles(page)).toEqual(expected);
     await Bun.sleep(10);

@@ -1,17 +1,13 @@
-import { describe, expect, test } from "bun:test";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { expectFits, WIDTHS } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { expect, test } from "bun:test";
+import { describeInChromium, expectFits, WIDTHS } from "../test/page.ts";
 import { createStore, numbered, start, useTodosPage } from "../test/todos-page.ts";
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+describeInChromium("to-dos page", () => {
   const { open, openList, use } = useTodosPage();
 
   test("fits windows of six widths", async () => {
-    const titles = ["W".repeat(120), "many words ".repeat(10), ...Array.from("abcdefghij")];
-    const store = await createStore(titles);
-    for (const id of [1n, 2n]) await store.setDone(id, true);
-    const service = use(start(store));
+    const titles = [`(${"W".repeat(120)})`, `(${"many words ".repeat(10)})`, ...Array.from("abcdefghij")];
+    const service = use(start(await createStore(titles)));
     for (const path of ["/", "/?show=done", "/?q=nothing"]) {
       const { page } = await open(service.url + path);
       await page.waitForFunction(() => document.title === "10 open · To-dos");

@@ -1,12 +1,9 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import {
   add,
   chooseAction,
-  createStore,
   expectTitles,
   focusedName,
   numbered,
@@ -16,12 +13,7 @@ import {
   visibleTitles,
 } from "../test/todos-page.ts";
 
-/** Returns a store with “one” and “two” done, and with “three” and “four”. */
-async function createMixedStore() {
-  const store = await createStore(["one", "two", "three", "four"]);
-  for (const id of [1n, 2n]) await store.setDone(id, true);
-  return store;
-}
+const MIXED = ["(one)", "(two)", "three", "four"];
 
 const focusedText = (page: Page): Promise<string | null | undefined> =>
   page.evaluate(() => document.activeElement?.textContent);
@@ -34,7 +26,7 @@ async function point(page: Page, how: "pointer" | "finger" | "nothing", { x, y }
   await devTools.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [{ x, y }] });
 }
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+describeInChromium("to-dos page", () => {
   // As on a first visit.
   const { openList } = useTodosPage({}, "");
 
@@ -57,8 +49,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["one", "two", "three", "four"]);
   });
 
-  test("folds done to-dos below the open ones, and remembers that they are shown", async () => {
-    const { page } = await openList(await createMixedStore());
+  test("folds done to-dos below the open ones, remembers that they are shown, and says that a new one is folded", async () => {
+    const { page } = await openList(MIXED);
     await expectTitles(page, ["four", "three"]);
     const fold = page.getByRole("button", { name: "Completed (2)" });
     expect(await fold.getAttribute("aria-expanded")).toBe("false");
@@ -75,10 +67,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["four", "three"]);
     expect(await focusedText(page)).toBe("Completed (2)");
     expect(await accessibilityViolations(page)).toEqual([]);
+    await pasteLines(page, "[x] first\n[x] second");
+    await page.getByText("Added 2 to-dos to the completed to-dos.").first().waitFor();
+    await page.getByRole("button", { name: "Completed (4)" }).waitFor();
   });
 
   test("moves the focus over the fold with arrow keys, and to the next row when a row leaves", async () => {
-    const { page } = await openList(await createMixedStore());
+    const { page } = await openList(MIXED);
     await page.getByRole("checkbox", { name: "four" }).focus();
     await press(page, "Space");
     await expectTitles(page, ["three"]);
@@ -106,34 +101,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await pasteLines(page, "first\nsecond");
     await page.getByRole("checkbox", { name: "second" }).waitFor();
     expect((await visibleTitles(page)).slice(0, 3)).toEqual(["first", "second", "new"]);
-  });
-
-  test("reaches the field from below, and keeps the keyboard open while to-dos are added", async () => {
-    const { page } = await openList(numbered(40), "", {
-      viewport: { width: 390, height: 844 },
-      hasTouch: true,
-      isMobile: true,
-    });
-    await page.getByText("to-do 40").waitFor();
-    await page.evaluate(() => scrollTo({ top: 900 }));
-    const plus = page.getByRole("button", { name: "Add a to-do" });
-    await plus.tap();
-    expect(await focusedName(page)).toBe("title");
-    expect(await plus.isVisible()).toBe(false);
-    for (const title of ["milk", "eggs"]) {
-      await page.keyboard.type(title);
-      await page.getByRole("button", { name: "Add", exact: true }).tap();
-      await page.locator(".todo.new").getByText(title).waitFor();
-      expect(await focusedName(page)).toBe("title");
-    }
-    expect((await page.locator("#title").boundingBox())?.y).toBeWithin(0, 20);
-  });
-
-  test("says that a new done to-do is folded", async () => {
-    const { page } = await openList(["one"]);
-    await pasteLines(page, "[x] first\n[x] second");
-    await page.getByText("Added 2 to-dos to the completed to-dos.").first().waitFor();
-    await page.getByRole("button", { name: "Completed (2)" }).waitFor();
   });
 
   test.each([

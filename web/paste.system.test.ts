@@ -1,14 +1,12 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import {
+  add,
   createStore,
   expectTitles,
   focusedName,
   paste,
-  start,
   storedTodos,
   untilStored,
   useTodosPage,
@@ -16,8 +14,8 @@ import {
 
 const box = (page: Page) => page.getByLabel("One to-do per line");
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { open, openList, use } = useTodosPage();
+describeInChromium("to-dos page", () => {
+  const { openList } = useTodosPage();
 
   test("adds one to-do per pasted line, in order, with the keyboard", async () => {
     const { page, store } = await openList([]);
@@ -34,13 +32,21 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("opens the dialog with several lines that the share sheet sends", async () => {
-    const service = use(start(await createStore(["one"])));
     const shared = new URLSearchParams({ title: "Groceries", text: "Milk\nEggs\n\nBread" });
-    const { page } = await open(`${service.url}/?${shared}`);
+    const { page, service } = await openList(["one"], `?${shared}`);
     await page.getByRole("button", { name: "Add 3 to-dos" }).waitFor();
     expect(await box(page).inputValue()).toBe("Milk\nEggs\nBread");
     await page.keyboard.press("Enter");
     await expectTitles(page, ["one", "Milk", "Eggs", "Bread"]);
+    expect(page.url()).toBe(`${service.url}/`);
+  });
+
+  test("takes the text that the share sheet sends into the field", async () => {
+    const { page, service } = await openList(
+      ["one"],
+      `?title=Recipe&text=${encodeURIComponent("https://example.com/soup")}`,
+    );
+    expect(await page.getByLabel("New to-do").inputValue()).toBe("Recipe https://example.com/soup");
     expect(page.url()).toBe(`${service.url}/`);
   });
 
@@ -85,4 +91,36 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await untilStored(store, ["1 one", "2 (two)", "3 three"]);
     expect(isLost).toBe(true);
   });
+
+  test.each(["pasted", "dropped", "inserted by a keyboard"] as const)(
+    "opens the dialog for several lines that are %s, and for no single one",
+    async (how) => {
+      const { page } = await openList(["zero"]);
+      const field = page.getByLabel("New to-do");
+      await field.focus();
+      const devTools = await page.context().newCDPSession(page);
+      const { x = 0, y = 0 } = (await field.boundingBox()) ?? {};
+      const insert = async (text: string): Promise<void> => {
+        if (how === "inserted by a keyboard") await devTools.send("Input.insertText", { text });
+        else if (how === "pasted") {
+          await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+          await page.evaluate((copied) => navigator.clipboard.writeText(copied), text);
+          await page.keyboard.press("ControlOrMeta+v");
+        } else {
+          const data = { items: [{ mimeType: "text/plain", data: text }], dragOperationsMask: 1 };
+          for (const type of ["dragEnter", "dragOver", "drop"] as const)
+            await devTools.send("Input.dispatchDragEvent", { type, x: x + 20, y: y + 10, data });
+        }
+      };
+      await insert("single\n");
+      expect((await field.inputValue()).trim()).toBe("single");
+      await field.fill("");
+      await insert("one\ntwo");
+      await page.getByRole("button", { name: "Add 2 to-dos" }).press("Enter");
+      await expectTitles(page, ["zero", "one", "two"]);
+      expect(await field.inputValue()).toBe("");
+      await add(page, "three");
+      await expectTitles(page, ["zero", "one", "two", "three"]);
+    },
+  );
 });

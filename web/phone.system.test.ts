@@ -1,13 +1,11 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import {
   chooseAction,
-  createStore,
   dismiss,
   expectTitles,
+  focusedName,
   numbered,
   useTodosPage,
 } from "../test/todos-page.ts";
@@ -26,7 +24,7 @@ const targets = (page: Page) =>
       }),
     );
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
+describeInChromium("to-dos page on a phone", () => {
   const { openList } = useTodosPage(PHONE);
 
   test.each([
@@ -35,10 +33,8 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
   ])(
     "fits %d × %d pixels: one line of tools, large targets, and rows near the top",
     async (width, height) => {
-      const titles = ["x".repeat(120), ...Array.from({ length: 1234 }, (_, n) => `to-do ${n}`)];
-      const store = await createStore(titles);
-      for (const id of [1n, 2n]) await store.setDone(id, true);
-      const { page } = await openList(store, "", { viewport: { width, height } });
+      const titles = [`(${"x".repeat(120)})`, "(to-do 0)", ...numbered(1233)];
+      const { page } = await openList(titles, "", { viewport: { width, height } });
       await page.getByRole("link", { name: "All 1.2k" }).waitFor();
       const first = await page.locator(".todo").first().boundingBox();
       expect(first?.y).toBeLessThanOrEqual(150);
@@ -109,7 +105,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     "reaches the menu in %d × %d pixels with a root font of %s while a message is shown",
     async (...size) => {
       const [width, height, fontSize] = size;
-      const { page } = await openList(await createStore(Array.from({ length: 25 }, (_, n) => `to-do ${n}`)));
+      const { page } = await openList(numbered(25));
       await page.setViewportSize({ width, height });
       await page.evaluate((root) => {
         document.documentElement.style.fontSize = root;
@@ -128,21 +124,26 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
     },
   );
 
-  test("has one button that adds: + opens the field, and Add appears when it has text", async () => {
-    const { page } = await openList(["one", "two"]);
+  test("has one button that adds: + opens the field from below, which Add leaves open, and Add appears when it has text", async () => {
+    const { page } = await openList(numbered(40));
     await page.setViewportSize({ width: 390, height: 844 });
-    const [plus, addButton] = [
-      page.locator("#focus-title"),
-      page.getByRole("button", { name: "Add", exact: true }),
-    ];
+    const plus = page.getByRole("button", { name: "Add a to-do" });
+    const addButton = page.getByRole("button", { name: "Add", exact: true });
     const visible = async () => [await plus.isVisible(), await addButton.isVisible()];
+    await page.evaluate(() => scrollTo({ top: 900 }));
     expect(await visible()).toEqual([true, false]);
     await plus.tap();
-    expect(await visible()).toEqual([false, false]);
-    await page.keyboard.type("three");
-    expect(await visible()).toEqual([false, true]);
-    await addButton.tap();
-    await expectTitles(page, ["one", "two", "three"]);
+    for (const title of ["milk", "eggs"]) {
+      // The field keeps the focus, and with it the keyboard on the screen.
+      expect(await focusedName(page)).toBe("title");
+      expect(await visible()).toEqual([false, false]);
+      await page.keyboard.type(title);
+      expect(await visible()).toEqual([false, true]);
+      await addButton.tap();
+      await page.locator(".todo.new").getByText(title).waitFor();
+    }
+    expect(await focusedName(page)).toBe("title");
+    expect((await page.locator("#title").boundingBox())?.y).toBeWithin(0, 20);
     await page.getByRole("link", { name: "All" }).focus();
     // It would cover the message.
     expect(await visible()).toEqual([false, false]);
@@ -151,14 +152,11 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page on a phone", () => {
   });
 
   test("covers no row at the end of the list, and deletes a row by its visible button", async () => {
-    const { page } = await openList(
-      Array.from({ length: 30 }, (_, n) => `to-do ${n}`),
-      "",
-    );
+    const { page } = await openList(numbered(30));
     await page.setViewportSize({ width: 390, height: 844 });
     const message = page.locator("#undo");
-    await page.getByRole("checkbox", { name: "to-do 29" }).tap();
-    await message.getByText("Marked “to-do 29” as done").waitFor();
+    await page.getByRole("checkbox", { name: "to-do 30" }).tap();
+    await message.getByText("Marked “to-do 30” as done").waitFor();
     await page.getByText("Completed (1)").waitFor();
     await page.evaluate(() => scrollTo({ top: document.documentElement.scrollHeight }));
     const list = await page.locator("#todos").boundingBox();

@@ -1,12 +1,10 @@
-import { describe, expect, test } from "bun:test";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { freePort } from "../test/free-port.ts";
-import { skipFor } from "../test/skip.ts";
+import { expect, test } from "bun:test";
+import type { Page } from "playwright-core";
+import { describeInChromium } from "../test/page.ts";
 import {
   add,
   createStore,
   expectTitles,
-  openWithClock,
   start,
   untilChanges,
   untilStored,
@@ -27,10 +25,12 @@ const holdBody = (first: string): string => `{
   };
 }`;
 
+const blockEvents = (page: Page) => page.route("**/api/events*", (route) => route.abort());
+
 const NOTICE = "Too many windows show this list";
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { open, openList, use } = useTodosPage();
+describeInChromium("to-dos page", () => {
+  const { openList, openWithClock, use } = useTodosPage();
 
   test.each([
     "blocked",
@@ -40,19 +40,18 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   ] as const)(
     "shows what others change while the event stream is %s, and sends its own changes",
     async (how) => {
-      const service = use(start(await createStore(["one"])));
-      const { page } = await open("about:blank");
-      if (how === "opened and then held back") await page.addInitScript(holdBody(""));
-      else if (how === "held back after a comment") await page.addInitScript(holdBody(":\n"));
-      else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
-      await openWithClock(page, service.url, ["one"]);
+      const { page, store } = await openWithClock(["one"], async (page) => {
+        if (how === "opened and then held back") await page.addInitScript(holdBody(""));
+        else if (how === "held back after a comment") await page.addInitScript(holdBody(":\n"));
+        else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
+      });
       for (const title of ["two", "three"]) {
-        await service.store.insert(title);
+        await store.insert(title);
         await page.clock.runFor(40_000);
         await page.getByText(title).waitFor();
       }
       await page.getByRole("checkbox", { name: "one" }).press("Space");
-      await untilStored(service.store, ["1 (one)", "2 two", "3 three"]);
+      await untilStored(store, ["1 (one)", "2 two", "3 three"]);
       const notice = how === "held back after a comment" ? "" : "Something between";
       await until(async () => {
         await page.clock.fastForward(5000);
@@ -63,11 +62,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   );
 
   test("does not repeat a tick without an answer that someone has undone, once the event stream delivers again", async () => {
-    const { page, store } = await openList(["one"]);
-    await page.clock.install();
-    await page.route("**/api/events*", (route) => route.abort());
-    await page.reload();
-    await expectTitles(page, ["one"]);
+    const { page, store } = await openWithClock(["one"], blockEvents);
     await page.clock.runFor(5000);
     await page.getByText("Something between").waitFor();
     let ticks = 0;
@@ -89,13 +84,9 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("changes no to-do of another list that has the same id, although no event says that the list is new", async () => {
-    const port = await freePort();
-    const service = start(await createStore(["one"]), port);
-    const { page } = await open("about:blank");
-    await page.route("**/api/events*", (route) => route.abort());
-    await openWithClock(page, service.url, ["one"]);
+    const { page, service } = await openWithClock(["one"], blockEvents);
     await service[Symbol.asyncDispose]();
-    const { store } = use(start(await createStore(["other"]), port));
+    const { store } = use(start(await createStore(["other"]), service.port));
     await page.getByRole("checkbox", { name: "one" }).press("Space");
     await until(async () => {
       await page.clock.fastForward(5000);
@@ -106,14 +97,12 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("loads the list of another store once, although the user goes on", async () => {
-    const port = await freePort();
-    const service = start(await createStore(["one"]), port);
-    const { page } = await open("about:blank");
-    await page.route("**/api/events*", (route) => route.abort());
-    await page.goto(service.url);
+    const { page, service } = await openList(["one"]);
+    await blockEvents(page);
+    await page.reload();
     await expectTitles(page, ["one"]);
     await service[Symbol.asyncDispose]();
-    const { store } = use(start(await createStore(["one"]), port));
+    const { store } = use(start(await createStore(["one"]), service.port));
     const released = Promise.withResolvers<void>();
     let lists = 0;
     await page.route(/limit=500/, async (route) => {

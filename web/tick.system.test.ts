@@ -1,15 +1,11 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { accessibilityViolations } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import {
   add,
-  createStore,
   expectTitles,
-  openWithClock,
-  start,
   storedTodos,
+  untilStored,
   useTodosPage,
   visibleTitles,
 } from "../test/todos-page.ts";
@@ -48,15 +44,14 @@ async function middle(page: Page, title: string) {
   return { x: 150, y: (box?.y ?? 0) + (box?.height ?? 0) / 2 };
 }
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+describeInChromium("to-dos page", () => {
   // As on a first visit.
-  const { open, openList, use } = useTodosPage(PHONE, "");
+  const { openList, openWithClock } = useTodosPage(PHONE, "");
 
   test("counts quick taps on neighboring rows, and moves no row before the last one or under a finger", async () => {
-    const service = use(start(await createStore(NUMBERS.toReversed())));
-    const { page } = await open("about:blank");
     // A busy machine may take longer for a tap than rows wait.
-    await openWithClock(page, service.url, NUMBERS);
+    const { page } = await openWithClock(NUMBERS.toReversed());
+    await expectTitles(page, NUMBERS);
     await page.clock.pauseAt(Date.now() + 60_000);
     const places = [];
     for (const title of NUMBERS.slice(1, 5)) places.push(await middle(page, title));
@@ -115,8 +110,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   );
 
   test("changes the counts together with the rows", async () => {
-    const { page, store } = await openList(["one", "two", "three"]);
-    await store.setDone(1n, true);
+    const { page } = await openList(["(one)", "two", "three"]);
     await page.getByText("Completed (1)").waitFor();
     const [before, after] = await page.evaluate(async () => {
       const read = () =>
@@ -143,13 +137,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.locator(".todo.new").allTextContents()).toEqual(["three"]);
   });
 
-  test("completes a row by a swipe to the right, and deletes it by one to the left, both with undo", async () => {
-    const { page } = await openList(["one", "two", "three"]);
+  test("completes an open row by a swipe to the right, and deletes it by one to the left, both with undo", async () => {
+    const { page, store } = await openList(["one", "two", "three"]);
     await expectTitles(page, ["three", "two", "one"]);
     const finger = await useFinger(page);
-    const swipe = async (title: string, x: number, to: number): Promise<void> => {
+    const swipe = async (title: string, x: number, to: number, meanwhile = async () => {}): Promise<void> => {
       const { y } = await middle(page, title);
-      await finger.swipe({ x, y }, { x: to, y: y + 5 });
+      await finger.swipe({ x, y }, { x: to, y: y + 5 }, meanwhile);
     };
     // Too short, from the edge, and mostly vertical.
     const start = await middle(page, "two");
@@ -169,20 +163,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await expectTitles(page, ["three", "two"]);
     await page.getByRole("button", { name: "Undo" }).click();
     await expectTitles(page, ["three", "two", "one"]);
-    expect(await page.locator("[data-swipe]").count()).toBe(0);
-  });
-
-  test("leaves a row as it is if someone else ticks it during the swipe", async () => {
-    const { page, store, service } = await openList(["one", "two"]);
-    await expectTitles(page, ["two", "one"]);
-    const { y } = await middle(page, "one");
-    const finger = await useFinger(page);
-    await finger.swipe({ x: 100, y }, { x: 300, y }, async () => {
+    // Someone else ticks it during the swipe.
+    await swipe("one", 100, 300, async () => {
       await store.setDone(1n, true);
       await page.locator(".todo.done", { hasText: "one" }).waitFor();
     });
-    await expectTitles(page, ["two"]);
-    expect(await (await fetch(`${service.url}/api/todos/1`)).json()).toMatchObject({ done: true });
+    await expectTitles(page, ["three", "two"]);
+    await untilStored(store, ["1 (one)", "2 two", "3 three"]);
+    expect(await page.locator("[data-swipe]").count()).toBe(0);
   });
 
   test("says that all is done, and offers to clear the completed ones", async () => {

@@ -1,10 +1,7 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { Locator, Page } from "playwright-core";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { whyNoBrowser } from "../test/chromium.ts";
-import { freePort } from "../test/free-port.ts";
-import { accessibilityViolations } from "../test/page.ts";
-import { skipFor } from "../test/skip.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import {
   add,
   chooseAction,
@@ -13,7 +10,6 @@ import {
   expectTitles,
   focusedName,
   numbered,
-  openWithClock,
   press,
   reject,
   start,
@@ -55,14 +51,12 @@ async function doubleClick(page: Page, target: Locator, untilShown: () => Promis
   }
 }
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
-  const { open, openList, use } = useTodosPage();
+describeInChromium("to-dos page", () => {
+  const { open, openList, openWithClock, use } = useTodosPage();
 
   test("reports a lost connection, loads the list of a new service, and drops changes to ids that have another meaning there", async () => {
-    const first = start(await createStore(["one", "two", "three"]), await freePort());
-    const { page } = await open(first.url);
-    await expectTitles(page, ["one", "two", "three"]);
-    await first[Symbol.asyncDispose]();
+    const { page, service } = await openList(["one", "two", "three"]);
+    await service[Symbol.asyncDispose]();
     await page.getByText("Offline. Changes made elsewhere will appear later.").waitFor();
     await expectTitles(page, ["one", "two", "three"]);
     await page.getByRole("checkbox", { name: "two" }).press("Space");
@@ -70,7 +64,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByRole("button", { name: "Delete: one" }).click();
     await dismiss(page);
     const store = await createStore(["pay the rent", "two"]);
-    use(start(store, first.port));
+    use(start(store, service.port));
     const alerts = page.getByRole("alert");
     await alerts.getByText("“one” could not be deleted: the service has another list").waitFor();
     await untilStored(store, ["1 pay the rent", "2 (two)"]);
@@ -90,10 +84,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("closes its event stream while hidden, and catches up without loading the list", async () => {
-    const store = await createStore(["one"]);
-    const service = use(start(store));
-    const { page } = await open("about:blank");
-    await openWithClock(page, service.url, ["one"]);
+    const { page, store } = await openWithClock(["one"]);
     const setHidden = (hidden: boolean) =>
       page.evaluate((isHidden) => {
         Object.defineProperty(document, "hidden", { configurable: true, value: isHidden });
@@ -137,56 +128,16 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     await page.getByText("The title must be at most 120 characters.").first().waitFor();
     expect(await field.inputValue()).toBe("x".repeat(121));
     await add(page, "fits");
+    await field.fill("unfinished");
+    await untilChanges(page, 0);
     await expectTitles(page, ["fits"]);
     expect(await error.textContent()).toBe("");
+    expect(await field.inputValue()).toBe("unfinished");
     await add(page, "one too many");
     await field.fill("next");
     await page.getByRole("alert").getByText("“one too many” could not be added:").waitFor();
     await expectTitles(page, ["fits"]);
     expect(await field.inputValue()).toBe("next");
-  });
-
-  test("adds exactly the to-dos that are submitted during a request, also with the same title", async () => {
-    const { page, store } = await openList([]);
-    const released = Promise.withResolvers<void>();
-    await page.route("**/api/todos", async (route) => {
-      await released.promise;
-      await route.continue();
-    });
-    for (const title of ["one", "eggs", "eggs"]) await add(page, title);
-    const field = page.getByLabel("New to-do");
-    await field.fill("unfinished");
-    await expectTitles(page, ["one", "eggs", "eggs"]);
-    released.resolve();
-    await untilChanges(page, 0);
-    await expectTitles(page, ["one", "eggs", "eggs"]);
-    expect(await storedTodos(store)).toHaveLength(3);
-    expect(await field.inputValue()).toBe("unfinished");
-  });
-
-  test("sends a change again until the service answers, and reports no failure", async () => {
-    const { page } = await openList(["one", "two"]);
-    const answers = ["reset", 500, 429, 503, "lost"];
-    let isLate = false;
-    await page.route("**/api/todos/*", async (route) => {
-      const answer = answers.shift();
-      if (answer === undefined) return route.continue();
-      if (typeof answer === "string") {
-        if (answer === "lost") await route.fetch();
-        return route.abort("connectionreset");
-      }
-      isLate ||= answer === 503;
-      const problem = { title: "Problem", status: answer, code: "overloaded" };
-      return reject(route, problem, answer === 503 ? { "Retry-After": "1" } : {});
-    });
-    await page.getByRole("checkbox", { name: "one" }).click();
-    await page.getByText("Offline. 1 change will be sent later.").waitFor();
-    await page.getByText("The service is busy and asks to wait. 1 change will be sent later.").waitFor();
-    await until(() => answers.length === 0, "the last attempt is sent");
-    await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
-    await expectTitles(page, ["(one)", "two"]);
-    expect(await page.getByRole("alert").count()).toBe(0);
-    expect(isLate).toBe(true);
   });
 
   test("undoes changes that the service rejects, and reports those of one action in one message", async () => {
@@ -353,9 +304,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
   });
 
   test("keeps the filter in the URL and the history", async () => {
-    const store = await createStore(["one", "two", "three"]);
-    await store.setDone(2n, true);
-    const { page } = await openList(store, "?show=done");
+    const { page } = await openList(["one", "(two)", "three"], "?show=done");
     await expectTitles(page, ["(two)"]);
     for (const modifier of ["ControlOrMeta", "Shift"] as const) {
       const opened = page.context().waitForEvent("page");
@@ -469,15 +418,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
       "the deletion is announced",
     );
     expect([...hosts]).toEqual([new URL(service.url).host]);
-  });
-
-  test("takes the text that the share sheet sends into the field", async () => {
-    const { page, service } = await openList(
-      ["one"],
-      `?title=Recipe&text=${encodeURIComponent("https://example.com/soup")}`,
-    );
-    expect(await page.getByLabel("New to-do").inputValue()).toBe("Recipe https://example.com/soup");
-    expect(page.url()).toBe(`${service.url}/`);
   });
 
   test("shows 100,000 to-dos", async () => {
