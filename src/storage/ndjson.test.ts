@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { StoredKey } from "../credential/key.ts";
 import { hashToken } from "../credential/token.ts";
 import { encodeTodo, type Todo } from "../todo.ts";
-import { PreconditionError } from "./maintenance.ts";
+import { PreconditionError, type TransferOptions } from "./maintenance.ts";
 import { encodeHeader, encodeIdempotencyRecord, encodeKey } from "./ndjson.ts";
 import { NdjsonReader } from "./ndjson-reader.ts";
 import { sha256 } from "./records/idempotency.ts";
@@ -12,20 +12,27 @@ import { parseMadeWith } from "./records/key-row.ts";
 const MAX_ID = 2n ** 63n - 1n;
 
 /** Parses a text in chunks of the given size. */
-function read(text: string | Uint8Array, pieceLength = 64) {
+function read(text: string | Uint8Array, pieceLength = 64, keys: TransferOptions["keys"] = "include") {
   const bytes = Buffer.from(text);
-  const reader = new NdjsonReader({ maxId: MAX_ID });
+  const reader = new NdjsonReader({ maxId: MAX_ID, keys });
   const todos: Todo[] = [];
   for (let start = 0; start < bytes.length; start += pieceLength) {
     todos.push(...reader.read(bytes.subarray(start, start + pieceLength)));
   }
   todos.push(...reader.end());
-  return { todos, lastId: reader.lastId };
+  const { lastId, summary } = reader;
+  return {
+    todos,
+    lastId,
+    summary,
+    keys: [...reader.keys.values()],
+    records: [...reader.idempotencyRecords.values()],
+  };
 }
 
-function refusalOf(text: string | Uint8Array, pieceLength?: number): string | undefined {
+function refusalOf(...given: Parameters<typeof read>): string | undefined {
   try {
-    read(text, pieceLength);
+    read(...given);
   } catch (error) {
     if (error instanceof PreconditionError) return error.message;
     throw error;
@@ -65,173 +72,57 @@ describe("NdjsonReader", () => {
       const todos = all.filter(({ title }) => title.isWellFormed());
       const lastId = MAX_ID;
       const text = lines(encodeHeader({ lastId, todos: todos.length }), ...todos.map(encodeTodo));
-      expect(read(text, pieceLength)).toEqual({ todos, lastId });
+      expect(read(text, pieceLength)).toMatchObject({ todos, lastId });
     });
     fc.assert(property);
   });
 
-  describe("with API keys", () => {
-    const KEYS: readonly StoredKey[] = [
-      { id: "a1", name: "ci", tokenHash: hashToken("a"), scope: "write", createdAt: 5 },
-      {
-        id: "b2",
-        name: "Zoë 😀",
-        tokenHash: hashToken("b"),
-        scope: "read",
-        createdAt: 5,
-        expiresAt: 9,
-        lifetime: 4,
-        lastUsedAt: 7,
-      },
-    ];
-    const head = encodeHeader({ lastId: 2n, todos: 1, keys: 2 });
-    const FILE = lines(head, line(2), ...KEYS.map(encodeKey));
+  const KEY: StoredKey = { id: "a1", name: "ci", tokenHash: hashToken("a"), scope: "write", createdAt: 5 };
+  const KEYS: readonly StoredKey[] = [
+    KEY,
+    {
+      ...{ id: "b2", name: "Zoë 😀", tokenHash: hashToken("b"), scope: "read", createdAt: 5 },
+      // The latest time that a Date can represent.
+      ...{ expiresAt: 8.64e15, lifetime: 4, lastUsedAt: 7 },
+    },
+  ];
+  const RECORD = { keyHash: sha256("a"), titleHash: sha256("x"), id: 2n, createdAt: 5 };
+  const RECORDS = [RECORD, { keyHash: sha256("b"), titleHash: sha256("y"), id: MAX_ID, createdAt: 6 }];
+  const keysHead = encodeHeader({ lastId: 2n, todos: 1, keys: 2 });
+  const recordsHead = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
+  /** A file with API keys. */
+  const keyLines = (...keys: readonly string[]): string => lines(keysHead, line(2), ...keys);
+  /** A file with records of idempotency keys. */
+  const recordLines = (...records: readonly string[]): string => lines(recordsHead, line(2), ...records);
 
-    function keysIn(text: string): readonly StoredKey[] {
-      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
-      const todos = [...reader.read(Buffer.from(text)), ...reader.end()];
-      expect(todos).toEqual([{ id: 2n, title: "x", done: false }]);
-      return [...reader.keys.values()];
-    }
-
-    test("parses the API keys of an export", () => {
-      expect(keysIn(FILE)).toEqual(KEYS);
-      expect(keysIn(lines(head, ...KEYS.map(encodeKey), line(2)))).toEqual(KEYS);
-      expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1, keys: 0 }), line(2)))).toEqual([]);
-      expect(keysIn(lines(encodeHeader({ lastId: 2n, todos: 1 }), line(2)))).toEqual([]);
-    });
-
-    test("leaves out keys that were made with a key that the file does not have, and counts them", () => {
-      const parents = [
-        undefined,
-        "key:k0",
-        "code:key:k0",
-        "user::zoe",
-        "key:zzz",
-        "code:key:k4",
-        "code:key:k1",
-        "key:k5",
-      ];
-      const keys = parents.map((parent, i) => ({
-        ...{
-          id: `k${i}`,
-          name: `n${i}`,
-          tokenHash: hashToken(`${i}`),
-          scope: "write" as const,
-          createdAt: 1,
-        },
-        ...(parent !== undefined && parseMadeWith(parent)),
-      }));
-      const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
-      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
-      const text = lines(head, line(2), ...keys.map(encodeKey));
-      expect([...reader.read(Buffer.from(text)), ...reader.end()]).toHaveLength(1);
-      expect([...reader.keys.keys()]).toEqual(["k0", "k1", "k2", "k3", "k6"]);
-      expect(reader.summary).toEqual({ todos: 1, lastId: 2n, keys: 5, orphans: 3 });
-    });
-
-    test("rejects a file with API keys unless the caller requests them", () => {
-      expect(refusalOf(FILE)).toBe(
-        "line 1: the file has API keys: add --with-keys to import them, or export without them",
-      );
-      expect(refusalOf(lines(header(2, 1), line(2), encodeKey({ ...KEY, id: "a" })))).toBe(lost(3, "apiKey"));
-    });
-
-    const KEY: StoredKey = { id: "a1", name: "ci", tokenHash: hashToken("a"), scope: "write", createdAt: 5 };
-    test.each([
-      ['{"apiKey":1}', "apiKey must be an object"],
-      ['{"apiKey":{},"id":1}', 'has "id", which would be lost'],
-      [encodeKey({ ...KEY, id: "a b" }), "id must be 1 to 64 letters, digits, - or _"],
-      [encodeKey({ ...KEY, name: "" }), "name must not be empty"],
-      [encodeKey({ ...KEY, tokenHash: Buffer.from("a") }), "tokenHash must be 64 hexadecimal digits"],
-      [encodeKey({ ...KEY, createdAt: 1.5 }), `createdAt ${TIME}`],
-      [encodeKey({ ...KEY, expiresAt: -1 }), `expiresAt ${TIME}`],
-      ...(["createdAt", "expiresAt", "lastUsedAt"] as const).map((name): [string, string] => [
-        encodeKey({ ...KEY, [name]: 8.64e15 + 1 }),
-        `${name} ${TIME}`,
-      ]),
-      [
-        encodeKey({ ...KEY, lifetime: 36_500 * 86_400_000 + 1 }),
-        "lifetime must be a whole number from 0 to 3153600000000",
-      ],
-      [encodeKey(KEY).replace('"write"', '"admin"'), 'scope must be "read" or "write"'],
-      ...["1", "key:", "user:x", "code:ann:x:y", ["key:abc"]].map((parent): [string, string] => [
-        encodeKey(KEY).replace("}}", `,"parent":${JSON.stringify(parent)}}}`),
-        "parent must name a key, a user or a client",
-      ]),
-      [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
-    ])("rejects the API key %s", (text, message) => {
-      const reader = new NdjsonReader({ maxId: MAX_ID, keys: "include" });
-      expect(() => [...reader.read(Buffer.from(lines(head, text)))]).toThrow(`line 2: ${message}`);
-    });
-
-    test("accepts the latest time that a Date can represent", () => {
-      const latest: StoredKey = { ...KEY, expiresAt: 8.64e15 };
-      const other = { ...KEY, id: "b2", tokenHash: hashToken("b") };
-      expect(keysIn(lines(head, line(2), encodeKey(latest), encodeKey(other)))).toContainEqual(latest);
-    });
-
-    test.each([
-      ["id", { tokenHash: hashToken("b") }],
-      ["tokenHash", { id: "b2" }],
-    ])("rejects a second API key with the same %s", (name, other) => {
-      const text = lines(head, line(2), encodeKey(KEY), encodeKey({ ...KEY, ...other }));
-      expect(() => keysIn(text)).toThrow(`line 4: an earlier line has the same ${name}`);
-    });
-
-    test("rejects a file with too few API keys", () => {
-      const text = lines(head, line(2), encodeKey(KEY));
-      expect(() => keysIn(text)).toThrow(incomplete(2, "API keys", 1));
-    });
+  test("parses the API keys of an export", () => {
+    const keys = KEYS.map(encodeKey);
+    for (const text of [keyLines(...keys), lines(keysHead, ...keys, line(2))])
+      expect(read(text)).toMatchObject({ todos: [{ id: 2n, title: "x", done: false }], keys: KEYS });
+    expect(read(lines(encodeHeader({ lastId: 2n, todos: 1, keys: 0 }), line(2))).keys).toEqual([]);
+    expect(read(lines(header(2, 1), line(2))).keys).toEqual([]);
   });
 
-  describe("with records of idempotency keys", () => {
-    const RECORDS = [
-      { keyHash: sha256("a"), titleHash: sha256("x"), id: 2n, createdAt: 5 },
-      { keyHash: sha256("b"), titleHash: sha256("y"), id: MAX_ID, createdAt: 6 },
-    ] as const;
-    const head = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
+  test("leaves out keys that were made with a key that the file does not have, and counts them", () => {
+    const others = ["user::zoe", "key:zzz", "code:key:k4", "code:key:k1", "key:k5"];
+    const keys = [undefined, "key:k0", "code:key:k0", ...others].map((parent, i) => ({
+      ...{ ...KEY, id: `k${i}`, name: `n${i}`, tokenHash: hashToken(`${i}`) },
+      ...(parent !== undefined && parseMadeWith(parent)),
+    }));
+    const head = encodeHeader({ lastId: 2n, todos: 1, keys: keys.length });
+    const { summary, ...found } = read(lines(head, line(2), ...keys.map(encodeKey)));
+    expect(found.keys.map(({ id }) => id)).toEqual(["k0", "k1", "k2", "k3", "k6"]);
+    expect(summary).toEqual({ todos: 1, lastId: 2n, keys: 5, orphans: 3 });
+  });
 
-    function recordsIn(...records: readonly string[]) {
-      const reader = new NdjsonReader({ maxId: MAX_ID });
-      expect([...reader.read(Buffer.from(lines(head, line(2), ...records))), ...reader.end()]).toHaveLength(
-        1,
-      );
-      return [...reader.idempotencyRecords.values()];
-    }
+  test("rejects a file with API keys unless the caller requests them", () => {
+    expect(refusalOf(keyLines(...KEYS.map(encodeKey)), 64, "omit")).toBe(
+      "line 1: the file has API keys: add --with-keys to import them, or export without them",
+    );
+  });
 
-    test("parses the records of an export", () => {
-      expect(recordsIn(...RECORDS.map(encodeIdempotencyRecord))).toEqual([...RECORDS]);
-    });
-
-    const valid = encodeIdempotencyRecord(RECORDS[0]);
-    test.each([
-      ['{"idempotencyRecord":1}', "idempotencyRecord must be an object"],
-      ['{"idempotencyRecord":{},"id":1}', 'has "id", which would be lost'],
-      [valid.replace("}}", ',"title":"x"}}'), 'has "title", which would be lost'],
-      [valid.replace('"id":2', '"id":0'), `id must be a whole number from 1 to ${MAX_ID}`],
-      [
-        encodeIdempotencyRecord({ ...RECORDS[0], id: MAX_ID + 1n }),
-        `id must be a whole number from 1 to ${MAX_ID}`,
-      ],
-      [encodeIdempotencyRecord({ ...RECORDS[0], keyHash: "a" }), "keyHash must be a SHA-256 in base64url"],
-      [
-        encodeIdempotencyRecord({ ...RECORDS[0], titleHash: `${RECORDS[0].titleHash}=` }),
-        "titleHash must be a SHA-256 in base64url",
-      ],
-      [encodeIdempotencyRecord({ ...RECORDS[0], createdAt: -1 }), `createdAt ${TIME}`],
-    ])("rejects the record %s", (text, message) => {
-      expect(() => recordsIn(text)).toThrow(`line 3: ${message}`);
-    });
-
-    test("rejects a second record of the same idempotency key", () => {
-      expect(() => recordsIn(valid, valid)).toThrow("line 4: an earlier line has the same keyHash");
-    });
-
-    test("rejects a missing record and an undeclared record", () => {
-      expect(() => recordsIn(valid)).toThrow(incomplete(2, "idempotency records", 1));
-      expect(refusalOf(lines(header(2, 1), line(2), valid))).toBe(lost(3, "idempotencyRecord"));
-    });
+  test("parses the records of idempotency keys of an export", () => {
+    expect(read(recordLines(...RECORDS.map(encodeIdempotencyRecord)), 64, "omit").records).toEqual(RECORDS);
   });
 
   test("accepts a file without a header or a last line break", () => {
@@ -240,12 +131,12 @@ describe("NdjsonReader", () => {
       { id: 2n ** 53n + 1n, title: "b", done: false },
     ];
     const text = todos.map(encodeTodo).join("\n");
-    expect(read(text)).toEqual({ todos, lastId: 2n ** 53n + 1n });
+    expect(read(text)).toMatchObject({ todos, lastId: 2n ** 53n + 1n });
   });
 
   test("skips a byte order mark and blank lines, and accepts Windows line breaks", () => {
     const text = `\uFEFF\n \t\r\n${header(9, 1)}\r\n\r\n${line(5)}\r\n\n`;
-    expect(read(text)).toEqual({ todos: [{ id: 5n, title: "x", done: false }], lastId: 9n });
+    expect(read(text)).toMatchObject({ todos: [{ id: 5n, title: "x", done: false }], lastId: 9n });
   });
 
   test("accepts any order of properties and whitespace", () => {
@@ -259,7 +150,73 @@ describe("NdjsonReader", () => {
   const COUNT = "must be a whole number from 0 to 9007199254740991";
   const LONG = "x".repeat(64 * 1024 + 1);
 
+  type Wrong = readonly [text: string, message: string];
+  /** Returns rows with files whose line after the to-do is wrong. */
+  const wrong = (what: string, file: (text: string) => string, all: readonly Wrong[]) =>
+    all.map(([text, said]): [string, string, string] => [
+      `the ${what} ${text}`,
+      file(text),
+      `line 3: ${said}`,
+    ]);
+  const wrongKeys = wrong("API key", keyLines, [
+    ['{"apiKey":1}', "apiKey must be an object"],
+    ['{"apiKey":{},"id":1}', 'has "id", which would be lost'],
+    [encodeKey({ ...KEY, id: "a b" }), "id must be 1 to 64 letters, digits, - or _"],
+    [encodeKey({ ...KEY, name: "" }), "name must not be empty"],
+    [encodeKey({ ...KEY, tokenHash: Buffer.from("a") }), "tokenHash must be 64 hexadecimal digits"],
+    [encodeKey({ ...KEY, createdAt: 1.5 }), `createdAt ${TIME}`],
+    [encodeKey({ ...KEY, expiresAt: -1 }), `expiresAt ${TIME}`],
+    ...["createdAt", "expiresAt", "lastUsedAt"].map(
+      (name): Wrong => [encodeKey({ ...KEY, [name]: 8.64e15 + 1 }), `${name} ${TIME}`],
+    ),
+    [
+      encodeKey({ ...KEY, lifetime: 3_153_600_000_001 }),
+      "lifetime must be a whole number from 0 to 3153600000000",
+    ],
+    [encodeKey(KEY).replace('"write"', '"admin"'), 'scope must be "read" or "write"'],
+    ...["1", "key:", "user:x", "code:ann:x:y", ["key:abc"]].map(
+      (parent): Wrong => [
+        encodeKey(KEY).replace("}}", `,"parent":${JSON.stringify(parent)}}}`),
+        "parent must name a key, a user or a client",
+      ],
+    ),
+    [encodeKey(KEY).replace("}}", ',"token":"x"}}'), 'has "token", which would be lost'],
+  ]);
+  const record = encodeIdempotencyRecord(RECORD);
+  const wrongRecords = wrong("record", recordLines, [
+    ['{"idempotencyRecord":1}', "idempotencyRecord must be an object"],
+    ['{"idempotencyRecord":{},"id":1}', 'has "id", which would be lost'],
+    [record.replace("}}", ',"title":"x"}}'), 'has "title", which would be lost'],
+    [record.replace('"id":2', '"id":0'), NO_ID],
+    [encodeIdempotencyRecord({ ...RECORD, id: MAX_ID + 1n }), NO_ID],
+    [encodeIdempotencyRecord({ ...RECORD, keyHash: "a" }), "keyHash must be a SHA-256 in base64url"],
+    [
+      encodeIdempotencyRecord({ ...RECORD, titleHash: `${RECORD.titleHash}=` }),
+      "titleHash must be a SHA-256 in base64url",
+    ],
+    [encodeIdempotencyRecord({ ...RECORD, createdAt: -1 }), `createdAt ${TIME}`],
+  ]);
+  const again = (name: string): string =>
+    `line 4: an earlier line has the same ${name}: keep one of them, and lower the count in the header`;
+
   test.each<[what: string, text: string | Uint8Array, message: string]>([
+    ...wrongKeys,
+    ...wrongRecords,
+    [
+      "a second key of an id",
+      keyLines(encodeKey(KEY), encodeKey({ ...KEY, tokenHash: hashToken("b") })),
+      again("id"),
+    ],
+    [
+      "a second key of a token",
+      keyLines(encodeKey(KEY), encodeKey({ ...KEY, id: "b2" })),
+      again("tokenHash"),
+    ],
+    ["too few API keys", keyLines(encodeKey(KEY)), incomplete(2, "API keys", 1)],
+    ["an undeclared API key", lines(header(2, 1), line(2), encodeKey(KEY)), lost(3, "apiKey")],
+    ["a second record of an idempotency key", recordLines(record, record), again("keyHash")],
+    ["too few records", recordLines(record), incomplete(2, "idempotency records", 1)],
+    ["an undeclared record", lines(header(2, 1), line(2), record), lost(3, "idempotencyRecord")],
     ["an empty file", "", "the file has no to-dos"],
     ["blank lines", "\n\n \n", "the file has no to-dos"],
     ["a blank title", lines(line(1), "", line(2, " \u0085")), "line 3: title must not be empty"],
@@ -361,6 +318,6 @@ describe("NdjsonReader", () => {
   });
 
   test("accepts a header with a count of 0 to-dos", () => {
-    expect(read(lines(header(5, 0)))).toEqual({ todos: [], lastId: 5n });
+    expect(read(lines(header(5, 0)))).toMatchObject({ todos: [], lastId: 5n });
   });
 });
