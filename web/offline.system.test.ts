@@ -1,10 +1,7 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Page } from "playwright-core";
-import { listen } from "../src/http/listener/listen.ts";
-import { createService, type ServiceOptions } from "../src/http/service.ts";
-import { whyNoBrowser } from "../test/chromium.ts";
 import { freePort } from "../test/free-port.ts";
-import { accessibilityViolations, useChromium, type Window } from "../test/page.ts";
+import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
 import {
   add,
@@ -13,8 +10,10 @@ import {
   dismiss,
   expectTitles,
   numbered,
+  start,
   untilChanges,
   untilStored,
+  useTodosPage,
 } from "../test/todos-page.ts";
 import { until } from "../test/until.ts";
 import { launchFirefox, whyNoFirefox } from "../test/webdriver.ts";
@@ -25,79 +24,53 @@ setDefaultTimeout(180_000);
 const HOST = "list.secure.example";
 
 /** Starts another program on a port. */
-function startOther(port: number, fetch: (request: Request) => Promise<Response>) {
+function startOther(port: number, fetch: (request: Request) => Response | Promise<Response>) {
   const server = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
   return { [Symbol.asyncDispose]: () => server.stop(true) };
-}
-
-/** Starts a service on a port, so that another one can replace it at the same address. */
-function startOn(port: number, options: ServiceOptions) {
-  const listener = listen(createService(options), { host: "127.0.0.1", port });
-  return { url: listener.url, [Symbol.asyncDispose]: () => listener.abort() };
 }
 
 /** What a browser keeps of the list, as a page of its origin sees it. */
 const KEPT = `(async () => {
   const registrations = await navigator.serviceWorker.getRegistrations();
   const active = registrations.filter(({ active }) => active?.state === "activated");
-  const names = await caches.keys();
   const list = await caches.match("/last-list");
   return JSON.stringify({
     workers: registrations.length,
     isActive: active.length === 1,
-    caches: names.length,
     titles: list === undefined ? "" : (await list.json()).todos.map(({ title }) => title).join(),
-    settings: Object.keys(localStorage).join(),
   });
 })()`;
 
-interface Kept {
-  readonly workers: number;
-  readonly isActive: boolean;
-  readonly caches: number;
-  readonly titles: string;
-  readonly settings: string;
-}
-
-/** Returns what the browser keeps. Evaluates again if the page reloads meanwhile. */
-async function keptBy(evaluate: (expression: string) => Promise<unknown>): Promise<Kept | undefined> {
-  try {
-    return JSON.parse(String(await evaluate(KEPT)));
-  } catch (error) {
-    if (/context was destroyed|because of a navigation|no such frame|Target closed/i.test(String(error)))
-      return undefined;
-    throw error;
-  }
-}
+/** Waits until the browser keeps this. The page may reload meanwhile. */
+const untilKeeps = (page: Pick<Page, "evaluate">, expected: object): Promise<void> =>
+  until(
+    async () => {
+      try {
+        return Bun.deepMatch(expected, JSON.parse(String(await page.evaluate(KEPT))));
+      } catch (error) {
+        if (/context was destroyed|because of a navigation|no such frame|Target closed/i.test(String(error)))
+          return false;
+        throw error;
+      }
+    },
+    `the browser keeps ${JSON.stringify(expected)}`,
+  );
 
 const untilKept = (page: Pick<Page, "evaluate">, titles: readonly string[]): Promise<void> =>
-  until(async () => {
-    const kept = await keptBy((expression) => page.evaluate(expression));
-    return kept?.isActive === true && kept.titles === titles.join();
-  }, `the browser keeps ${titles}`);
+  untilKeeps(page, { isActive: true, titles: titles.join() });
 
-const untilForgotten = (page: Page): Promise<void> =>
-  until(async () => {
-    const kept = await keptBy((expression) => page.evaluate(expression));
-    return kept?.titles === "";
-  }, "the browser keeps no list");
+describeInChromium("to-dos page without a connection", () => {
+  const { open, openList, use } = useTodosPage({ serviceWorkers: "allow", locale: "en-GB" });
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () => {
-  const { open, use } = useChromium({ serviceWorkers: "allow", locale: "en-GB" });
-
-  /** Opens the page, and waits until the browser keeps it with these to-dos. */
-  async function openKept(url: string, titles: readonly string[]): Promise<Window> {
-    const window = await open(url);
-    await untilKept(window.page, titles);
-    return window;
+  /** Opens a list, and waits until the browser keeps it. Another service can have its address then. */
+  async function openKept(...titles: readonly string[]) {
+    const opened = await openList(titles);
+    await untilKept(opened.page, titles);
+    return opened;
   }
 
   test("shows the last list until the service is up again, and then sends what the user changed in it", async () => {
-    const port = await freePort();
-    const store = await createStore(["one", "two"]);
-    await store.setDone(2n, true);
-    const service = startOn(port, { store });
-    const { page } = await open(`${service.url}/?show=open`);
+    const { page, store, service } = await openList(["one", "(two)"], "?show=open");
     await expectTitles(page, ["one"]);
     await store.insert("three");
     await untilKept(page, ["one", "two", "three"]);
@@ -135,7 +108,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     }
 
     await store.insert("four");
-    use(startOn(port, { store }));
+    use(start(store, service.port));
     await expectTitles(page, ["(one)", "(two)", "four", "five"]);
     await page.waitForFunction(() => document.querySelector("#notice")?.textContent === "");
     await dismiss(page);
@@ -144,19 +117,15 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("opens at its URL, also after the browser has closed all windows of the page", async () => {
-    const port = await freePort();
-    const store = await createStore(["one"]);
-    const service = startOn(port, { store });
-    const window = await open(service.url);
-    await untilKept(window.page, ["one"]);
-    const context = window.page.context();
-    await window.page.close();
+    const { page: closed, store, service } = await openKept("one");
+    const context = closed.context();
+    await closed.close();
     await service[Symbol.asyncDispose]();
     const page = await context.newPage();
     await page.goto(`${service.url}/?q=on`);
     await expectTitles(page, ["one"]);
     await page.getByText(/^Offline, list from/).waitFor();
-    const again = startOn(port, { store });
+    const again = start(store, service.port);
     // The list has not changed since.
     await page.locator("#notice:empty").waitFor({ state: "attached" });
     await again[Symbol.asyncDispose]();
@@ -168,19 +137,19 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   test("is shown if a proxy responds with 502, or if no response arrives", async () => {
     const port = await freePort();
     const network = { allowedHosts: [`${HOST}:${port}`] };
-    const service = startOn(port, { store: await createStore(["one"]), network });
-    const { page } = await openKept(`http://${HOST}:${port}`, ["one"]);
+    const service = start(await createStore(["one"]), port, { network });
+    const { page } = await open(`http://${HOST}:${port}`);
+    await untilKept(page, ["one"]);
     await service[Symbol.asyncDispose]();
     const answers = [
       () => new Response("Bad Gateway", { status: 502 }),
       () => new Promise<Response>(() => {}),
     ];
     for (const fetch of answers) {
-      const proxy = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
+      await using _proxy = startOther(port, fetch);
       await page.reload({ waitUntil: "commit" });
       await expectTitles(page, ["one"]);
       await page.getByText(/^Offline, list from/).waitFor();
-      await proxy.stop(true);
     }
   });
 
@@ -189,15 +158,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     [404, 0],
     [200, 1000],
   ])("on loopback, is not shown in place of another program's answer %d after %d ms", async (status, ms) => {
-    const port = await freePort();
-    const service = startOn(port, { store: await createStore(["one"]) });
-    const { page } = await openKept(service.url, ["one"]);
+    const { page, service } = await openKept("one");
     await service[Symbol.asyncDispose]();
     const answer = async (): Promise<Response> => {
       await Bun.sleep(ms);
       return new Response("another program", { status });
     };
-    use(startOther(port, answer));
+    use(startOther(service.port, answer));
     await page.reload();
     await page.getByText("another program").waitFor();
     expect(await page.locator(".todo").count()).toBe(0);
@@ -211,14 +178,12 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     ["stays", "a service with one broken path", { worker: 404, health: 200, text: "ok\n" }, 1],
     ["stays", "a proxy that redirects", { worker: 302, health: 302 }, 1],
   ])("%s if %s answers, and unsent changes are kept", async (_what, _who, answers, workers) => {
-    const port = await freePort();
-    const service = startOn(port, { store: await createStore(["one"]) });
-    const { page } = await openKept(service.url, ["one"]);
+    const { page, service } = await openKept("one");
     await service[Symbol.asyncDispose]();
     await add(page, "two");
     let asked = 0;
     use(
-      startOther(port, async ({ url }) => {
+      startOther(service.port, async ({ url }) => {
         const { pathname } = new URL(url);
         const isWorker = pathname === "/service-worker.js";
         if (!isWorker && pathname !== "/livez") return new Response("another program", { status: 404 });
@@ -229,18 +194,14 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
       }),
     );
     await until(async () => asked >= 2, "the page asks who answers");
-    await until(
-      async () => (await keptBy((expression) => page.evaluate(expression)))?.workers === workers,
-      `${workers} workers are left`,
-    );
+    await untilKeeps(page, { workers });
     await untilChanges(page, 1);
   });
 
   test("stores the newest 5,000 to-dos of a longer list, and displays that", async () => {
-    const port = await freePort();
     const titles = numbered(5100);
-    const service = startOn(port, { store: await createStore(titles) });
-    const { page } = await openKept(service.url, titles.slice(100));
+    const { page, service } = await openList(titles);
+    await untilKept(page, titles.slice(100));
     const notice = page.getByText(
       /^Offline, the newest 5,000 of 5,100 to-dos from (?:\d+ \w+ \d{4}, )?\d\d:\d\d\./,
     );
@@ -256,9 +217,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("is ignored if it cannot be read", async () => {
-    const store = await createStore(["one"]);
-    const service = use(startOn(await freePort(), { store }));
-    const { page } = await openKept(service.url, ["one"]);
+    const { page, service } = await openKept("one");
     for (const entry of ["{", '{"todos":[{}],"total":1,"readAt":"2026-01-01"}']) {
       // The page of the list would store it again when it closes.
       await page.goto(`${service.url}/docs`);
@@ -275,9 +234,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("is where a new start continues, without loading the list", async () => {
-    const store = await createStore(["one", "two"]);
-    const service = use(startOn(await freePort(), { store }));
-    const { page } = await openKept(service.url, ["one", "two"]);
+    const { page, store, service } = await openKept("one", "two");
     await page.goto(`${service.url}/docs`);
     await store.insert("three");
     await store.delete(1n);
@@ -290,15 +247,13 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     expect(lists).toEqual([]);
     // Another store has another list, whatever the browser keeps.
     await service[Symbol.asyncDispose]();
-    use(startOn(Number(new URL(service.url).port), { store: await createStore(["four"]) }));
+    use(start(await createStore(["four"]), service.port));
     await page.goto(service.url);
     await expectTitles(page, ["four"]);
   });
 
   test("is loaded again if no event stream can continue it, so that changes are sent", async () => {
-    const store = await createStore(["one"]);
-    const service = use(startOn(await freePort(), { store }));
-    const { page } = await openKept(service.url, ["one"]);
+    const { page, store } = await openKept("one");
     await page.route("**/api/events*", (route) => route.abort());
     await page.reload();
     await page.getByRole("checkbox", { name: "one" }).press("Space");
@@ -306,9 +261,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("does not handle requests for the API and for other pages in the service worker", async () => {
-    const store = await createStore(["one"]);
-    const service = use(startOn(await freePort(), { store }));
-    const { page } = await openKept(service.url, ["one"]);
+    const { page, store, service } = await openKept("one");
     const paths = new Set<string>();
     page.context().on("request", (request) => {
       if (request.serviceWorker() !== null) paths.add(new URL(request.url()).pathname);
@@ -327,7 +280,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("is replaced at the first visit after an update, and never mixes two versions", async () => {
-    const backend = startOn(0, { store: await createStore(["one"]) });
+    const backend = start(await createStore(["one"]));
     const port = await freePort();
     /** Which files come from the new version. */
     let updated: readonly string[] = [];
@@ -335,25 +288,20 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     let installations = 0;
     const update = (path: string, text: string): string =>
       path === "/" ? text.replace("To-dos</h1>", "Updated</h1>") : `${text};"new"`;
-    const proxy = Bun.serve({
-      hostname: "127.0.0.1",
-      port,
-      idleTimeout: 0,
-      fetch: async (request) => {
-        const { pathname, search } = new URL(request.url);
-        const headers = new Headers(request.headers);
-        if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
-        headers.delete("if-none-match");
-        headers.set("accept-encoding", "identity");
-        const response = await fetch(backend.url + pathname + search, { headers });
-        if (!updated.includes(pathname)) return response;
-        const text = update(pathname, await response.text());
-        // The build puts a hash of the page into the script.
-        const changed = text
-          .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
-          .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
-        return new Response(changed, { headers: response.headers });
-      },
+    const proxy = startOther(port, async (request) => {
+      const { pathname, search } = new URL(request.url);
+      const headers = new Headers(request.headers);
+      if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
+      headers.delete("if-none-match");
+      headers.set("accept-encoding", "identity");
+      const response = await fetch(backend.url + pathname + search, { headers });
+      if (!updated.includes(pathname)) return response;
+      const text = update(pathname, await response.text());
+      // The build puts a hash of the page into the script.
+      const changed = text
+        .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
+        .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
+      return new Response(changed, { headers: response.headers });
     });
     const url = `http://127.0.0.1:${port}`;
     const { page } = await open(url);
@@ -378,7 +326,7 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
     await until(async () => (await pageCaches()) === "todo-service.page-0123456789ab", "it is replaced");
     expect(before).not.toContain("0123456789ab");
     await untilKept(page, ["one"]);
-    await proxy.stop(true);
+    await proxy[Symbol.asyncDispose]();
     await backend[Symbol.asyncDispose]();
     await page.reload();
     await page.getByRole("heading", { name: "Updated" }).waitFor();
@@ -386,26 +334,20 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page without a connection", () =>
   });
 
   test("deletes its list in the browser if the service becomes private while the page is open", async () => {
-    const port = await freePort();
-    const store = await createStore(["mine alone"]);
-    const service = startOn(port, { store });
-    const { page } = await open(service.url);
-    await untilKept(page, ["mine alone"]);
+    const { page, store, service } = await openKept("mine alone");
     await service[Symbol.asyncDispose]();
-    use(startOn(port, { store, access: { privateMode: true } }));
-    await untilForgotten(page);
+    use(start(store, service.port, { access: { privateMode: true } }));
+    await untilKeeps(page, { titles: "" });
   });
 
   test("works over plain HTTP, where the browser cannot store it", async () => {
-    const port = await freePort();
-    const store = await createStore(["one"]);
-    use(startOn(port, { store }));
+    const { store, port } = use(start(await createStore(["one"]), 0, {}));
     // Over plain HTTP from another host, browsers have neither service workers nor caches.
-    const plain = await open(`http://list.lan:${port}`);
-    expect(await plain.page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
-    await expectTitles(plain.page, ["one"]);
-    await plain.page.getByRole("checkbox", { name: "one" }).check();
-    await dismiss(plain.page);
+    const { page } = await open(`http://list.lan:${port}`);
+    expect(await page.evaluate(() => isSecureContext || "caches" in window)).toBe(false);
+    await expectTitles(page, ["one"]);
+    await page.getByRole("checkbox", { name: "one" }).check();
+    await dismiss(page);
     await untilStored(store, ["1 (one)"]);
   });
 });
@@ -417,7 +359,7 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
   test("shows the last list, keeps a change, reconnects, and deletes all its data if the service becomes private", async () => {
     const port = await freePort();
     const store = await createStore(["one"]);
-    const service = startOn(port, { store });
+    const service = start(store, port);
     await using firefox = await launchFirefox();
     const page = await firefox.open(service.url);
     await untilKept(page, ["one"]);
@@ -438,12 +380,12 @@ describe.skipIf(skipFor(whyNoFirefox))("to-dos page without a connection, in Fir
       "the change is kept",
     );
     await store.insert("two");
-    const again = startOn(port, { store });
+    const again = start(store, port);
     await until(async () => (await evaluate(TITLES)) === "two,one", "the list is current");
     await untilStored(store, ["1 (one)", "2 two"]);
     await untilKept(page, ["one", "two"]);
     await again[Symbol.asyncDispose]();
-    await using _closed = startOn(port, { store, access: { privateMode: true } });
-    await until(async () => !(await keptBy(page.evaluate))?.titles, "the list is not kept");
+    await using _closed = start(store, port, { access: { privateMode: true } });
+    await untilKeeps(page, { titles: "" });
   });
 });
