@@ -1,13 +1,17 @@
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { BrowserContextOptions, Page, Route } from "playwright-core";
 import { createKey } from "../src/credential/key.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { whyNoBrowser } from "../test/chromium.ts";
 import { mint } from "../test/credentials.ts";
-import { accessibilityViolations, expectFits, useChromium, WIDTHS } from "../test/page.ts";
+import {
+  accessibilityViolations,
+  describeInChromium,
+  expectFits,
+  useChromium,
+  WIDTHS,
+} from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
-import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -24,7 +28,7 @@ function start(privateMode = false) {
   return { ...service, keys: service.store.keys, whoami };
 }
 
-describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
+describeInChromium("API keys page", () => {
   const { open, use } = useChromium();
 
   /** Opens the page of a service that has keys with these names. */
@@ -34,17 +38,15 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     return { ...(await open(`${service.url}/admin/keys`, { ...ADMIN, ...options })), service, keys };
   }
 
-  /** Opens the page of a service whose time the test moves. */
-  async function openWithClock(...names: readonly string[]) {
-    const { page, service, keys } = await openKeys(names);
-    await page.clock.install();
-    await page.reload();
-    return { page, service, keys };
-  }
-
   const fill = (page: Page, name: string): Promise<void> =>
     page.getByLabel("Name", { exact: true }).fill(name);
   const create = (page: Page): Promise<void> => page.getByRole("button", { name: "Create key" }).click();
+
+  const readToken = async (page: Page): Promise<string> =>
+    (await page.locator("#invite-content code").last().textContent()) ?? "";
+  /** The dialog forgets its content in the event after it has closed. */
+  const untilForgotten = (page: Page, token: string): Promise<void> =>
+    until(async () => !(await page.content()).includes(token), "the page forgets the token");
 
   /** Submits the form with a name, and waits for the token. */
   async function createOn(page: Page, name: string): Promise<void> {
@@ -53,23 +55,33 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("heading", { name: `Token for ${name}` }).waitFor();
   }
 
-  test("creates a key and shows its token once", async () => {
+  test("creates a key, shows its token once, and asks before it closes without a copy of the token", async () => {
     const { page, service, hosts } = await openKeys([], {
       permissions: ["clipboard-read", "clipboard-write"],
     });
+    const questions: string[] = [];
+    page.on("dialog", async (dialog) => {
+      questions.push(dialog.type());
+      await dialog.dismiss();
+    });
+    const leave = () => page.evaluate(() => void setTimeout(() => location.reload()));
     await page.getByText("No keys yet.").waitFor();
     await fill(page, "ci <b>");
     await page.getByLabel("Scope").selectOption("Read only");
     await create(page);
     await page.getByRole("heading", { name: "Token for ci <b>" }).waitFor();
     await page.locator("#invite-heading:focus").waitFor();
-    const token = (await page.locator("#invite-content code").textContent()) ?? "";
+    const token = await readToken(page);
     expect(token).toMatch(/^todo_\w{49}$/);
     expect(await service.whoami(token)).toBe("ci <b>");
+    const row = page.getByRole("row", { name: "ci <b>" });
+    await row.waitFor();
+    await leave();
+    await until(() => questions.length === 1, "the browser asks");
+    expect(questions).toEqual(["beforeunload"]);
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("Copied.").waitFor();
     expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
-    const row = page.getByRole("row", { name: "ci <b>" });
     const [key] = await service.keys.list();
     expect((key?.expiresAt ?? 0) - (key?.createdAt ?? 0)).toBe(90 * DAY);
     expect(await page.getByLabel("Expires after").inputValue()).toBe("90d");
@@ -79,7 +91,15 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await row.locator('[data-label="Created"] time, [data-label="Expires"] time').count()).toBe(2);
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("button", { name: "Create key" }).and(page.locator(":focus")).waitFor();
-    await until(async () => !(await page.content()).includes(token), "the page forgets the token");
+    await untilForgotten(page, token);
+    await createOn(page, "second");
+    await page.getByRole("rowheader", { name: "second" }).waitFor();
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    const reloaded = page.waitForEvent("load");
+    await leave();
+    await reloaded;
+    expect(questions).toHaveLength(1);
     await createOn(page, "third");
     await page.evaluate(() => {
       Object.defineProperty(navigator, "clipboard", { value: undefined });
@@ -90,7 +110,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("button", { name: "Done" }).click();
     await page.reload();
     await row.waitFor();
-    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "ci <b>"]);
+    expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "second", "ci <b>"]);
     expect(await page.content()).not.toContain(token);
     expect([...hosts]).toEqual([new URL(service.url).host]);
   });
@@ -104,7 +124,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await create(page);
     await page.getByRole("heading", { name: "Invite ben" }).waitFor();
     await page.getByRole("img", { name: "QR code of the link" }).waitFor();
-    expect(await page.locator("#invite-content code").last().textContent()).toMatch(/^todo_\w{49}$/);
+    expect(await readToken(page)).toMatch(/^todo_\w{49}$/);
     expect(await accessibilityViolations(page)).toEqual([]);
     for (const width of [320, 390, 1280]) {
       await expectFits(page, width);
@@ -167,8 +187,10 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     expect(await page.getByLabel("Other duration").isVisible()).toBe(false);
   });
 
-  test("shows changes made elsewhere within ten seconds, and keeps the focus", async () => {
-    const { page, service, keys } = await openWithClock("ci", "phone");
+  test("shows changes made elsewhere within ten seconds, keeps the focus, and hides the token of a revoked key", async () => {
+    const { page, service, keys } = await openKeys(["ci", "phone"]);
+    await page.clock.install();
+    await page.reload();
     const ci = page.getByRole("button", { name: "Rotate ci" });
     await ci.focus();
     await mint(service.keys, "laptop");
@@ -189,20 +211,14 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
       .waitFor();
     await page.clock.fastForward(10_000);
     await page.getByText("The keys cannot be loaded").waitFor({ state: "detached" });
-  });
-
-  test("hides a token when its key is revoked elsewhere", async () => {
-    const { page, service } = await openWithClock();
-    await createOn(page, "ci");
-    await page.getByRole("rowheader", { name: "ci" }).waitFor();
-    const token = (await page.locator("#invite-content code").textContent()) ?? "";
+    await createOn(page, "new");
+    const token = await readToken(page);
     await page.keyboard.press("Escape");
     expect(await page.locator("#invite").isVisible()).toBe(true);
     for (const { id } of await service.keys.list()) await service.keys.delete(id);
     await page.clock.fastForward(10_000);
-    await page.locator("#invite").waitFor({ state: "hidden" });
-    // The dialog forgets its content in the event after it has closed.
-    await until(async () => !(await page.content()).includes(token), "the page forgets the token");
+    await untilForgotten(page, token);
+    expect(await page.locator("#invite").isVisible()).toBe(false);
   });
 
   test("lets nothing else be used while an action runs, also after its dialog was closed", async () => {
@@ -263,27 +279,6 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     ]);
   });
 
-  test("asks before it closes while a token was neither copied nor hidden", async () => {
-    const { page } = await openKeys([], { permissions: ["clipboard-read", "clipboard-write"] });
-    const questions: string[] = [];
-    page.on("dialog", async (dialog) => {
-      questions.push(dialog.type());
-      await dialog.dismiss();
-    });
-    const leave = () => page.evaluate(() => void setTimeout(() => location.reload()));
-    await createOn(page, "ci");
-    await page.getByRole("rowheader", { name: "ci" }).waitFor();
-    await leave();
-    await until(() => questions.length === 1, "the browser asks");
-    expect(questions).toEqual(["beforeunload"]);
-    await page.getByRole("button", { name: "Copy" }).click();
-    await page.getByText("Copied.").waitFor();
-    const reloaded = page.waitForEvent("load");
-    await leave();
-    await reloaded;
-    expect(questions).toHaveLength(1);
-  });
-
   test("rotates and revokes a key after confirmation", async () => {
     const { page, service, keys } = await openKeys(["ci"]);
     const oldToken = keys[0]?.token ?? "";
@@ -306,7 +301,7 @@ describe.skipIf(skipFor(whyNoBrowser))("API keys page", () => {
     await page.getByRole("heading", { name: "Token for ci" }).waitFor();
     await page.locator("#invite-heading:focus").waitFor();
     expect(await service.keys.list()).toHaveLength(2);
-    const token = (await page.locator("#invite-content code").textContent()) ?? "";
+    const token = await readToken(page);
     expect(await service.whoami(token)).toBe("ci");
     expect(await service.whoami(oldToken)).toContain('"unauthorized"');
     await page.getByRole("button", { name: "Done" }).click();
