@@ -1,8 +1,8 @@
-import { describe, expect, test } from "bun:test";
-import type { Page } from "playwright-core";
+import { expect, test } from "bun:test";
+import type { Page, Route } from "playwright-core";
 import type { TodoStore } from "../src/todo.ts";
-import { openWithoutCookies, whyNoBrowser } from "../test/chromium.ts";
-import { skipFor } from "../test/skip.ts";
+import { openWithoutCookies } from "../test/chromium.ts";
+import { describeInChromium } from "../test/page.ts";
 import {
   add,
   closeTab,
@@ -20,6 +20,7 @@ import {
 import { until } from "../test/until.ts";
 
 const HOUR_MS = 3600_000;
+const HTTPS_REQUIRED = { title: "HTTPS required", status: 403, code: "https_required", detail: "Use HTTPS." };
 
 /** Adds “two”, which the list has before its answer arrives, then “three” elsewhere. Returns what lets the answer arrive. */
 async function addUnanswered(page: Page, store: TodoStore): Promise<() => void> {
@@ -43,7 +44,7 @@ async function openLater(page: Page, url: string, ms: number): Promise<void> {
   await page.goto(url);
 }
 
-describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
+describeInChromium("to-dos page", () => {
   const { openList, use } = useTodosPage();
 
   test.each(["close", "crash"] as const)("keeps offline changes through a %s of the page", async (end) => {
@@ -79,22 +80,21 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     expect(await page.getByRole("alert").count()).toBe(0);
   });
 
-  test("says that it waits for a request without an answer, and keeps the tick if it closes", async () => {
-    const { page: first, store, service } = await openList(["one"]);
-    const context = first.context();
-    await expectTitles(first, ["one"]);
+  test.each([
     // A dead zone: no request gets an answer, and the browser reports nothing.
-    await context.route(/api/, () => {});
-    const request = first.waitForRequest(/api.todos/);
-    await first.getByRole("checkbox", { name: "one" }).press("Space");
-    await request;
-    await first.getByText("Offline. 1 change will be sent later.").waitFor();
-    await expectTitles(first, ["(one)"]);
-    await closeTab(first);
-    await context.unroute(/api/);
-    const page = await openBeside(first, service.url);
+    ["Offline. 1 change will be sent later.", () => {}],
+    ["This list is private. Use HTTPS.", (route: Route) => reject(route, HTTPS_REQUIRED)],
+  ])("says “%s”, and keeps the change if it closes", async (notice, answer) => {
+    const { page, store, service } = await openList(["one"]);
+    const context = page.context();
+    await context.route("**/api/todos/1", answer);
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await page.getByText(notice).waitFor();
+    await closeTab(page);
+    await context.unroute("**/api/todos/1");
+    const next = await openBeside(page, service.url);
     await untilStored(store, ["1 (one)"]);
-    await expectTitles(page, ["(one)"]);
+    await expectTitles(next, ["(one)"]);
   });
 
   test("shows the unsent changes of another window at once, undoes its own ones only, and sends each once", async () => {
@@ -175,17 +175,6 @@ describe.skipIf(skipFor(whyNoBrowser))("to-dos page", () => {
     });
     expect(notice).toBe("");
     await untilStored(store, ["1 (one)", "2 (two)"]);
-  });
-
-  test("keeps a change that the service does not accept over HTTP", async () => {
-    const { page, store, service } = await openList(["one"]);
-    const problem = { title: "HTTPS required", status: 403, code: "https_required", detail: "Use HTTPS." };
-    await page.route("**/api/todos/1", (route) => reject(route, problem));
-    await page.getByRole("checkbox", { name: "one" }).press("Space");
-    await page.getByText("This list is private. Use HTTPS.").waitFor();
-    await closeTab(page);
-    await openBeside(page, service.url);
-    await untilStored(store, ["1 (one)"]);
   });
 
   test("sends changes of both windows while the storage is full, and keeps what it cannot send", async () => {
