@@ -2,9 +2,8 @@ import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { createLink } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { whyNoBrowser } from "../test/chromium.ts";
 import { as, basic, mint } from "../test/credentials.ts";
-import { accessibilityViolations, signIn, useChromium } from "../test/page.ts";
+import { accessibilityViolations, describeInChromium, signIn, useChromium } from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
 import { skipFor } from "../test/skip.ts";
 import {
@@ -36,7 +35,7 @@ async function startShared() {
 const untilSignedIn = (page: Page): Promise<void> =>
   page.locator("#show-devices:not([hidden])").waitFor({ state: "attached" });
 
-describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
+describeInChromium("a signed-in browser", () => {
   const { open, use } = useChromium(PHONE);
 
   /** Opens a private service. */
@@ -83,6 +82,8 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.locator(".todo").waitFor();
     await expectTitles(page, ["mine alone"]);
     expect(await page.evaluate("document.cookie")).toBe("");
+    await untilSignedIn(page);
+    expect(await page.locator("#menu a").allTextContents()).toEqual(["API keys", "API"]);
 
     await openDevices(page);
     await page.getByRole("button", { name: "Add a device" }).click();
@@ -331,20 +332,6 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await page.getByText("The link was used, has expired or was revoked.").waitFor();
   });
 
-  test("a page links to the API keys and the API only for a user", async () => {
-    const { page, service } = await openService();
-    const { token } = await mint(service.store.keys, "phone");
-    await page.locator("#secret").waitFor();
-    for (const [body, more] of [
-      [{ token }, []],
-      [ANN, ["API keys", "API"]],
-    ] as const) {
-      await signIn(page, body);
-      await untilSignedIn(page);
-      expect(await page.locator("#menu a").allTextContents()).toEqual([...more]);
-    }
-  });
-
   test.each(["ann", "bob"] as const)(
     "a change that was not sent before a rejection is sent for the same user only, when %s signs in",
     async (user) => {
@@ -365,7 +352,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     },
   );
 
-  test("an API key of the scope read shows the list without controls that change it", async () => {
+  test("an API key of the scope read shows the list without controls that change it, and no pages for users", async () => {
     const { page, service } = await openService();
     const { token } = await mint(service.store.keys, "phone", { scope: "read" });
     await signIn(page, { token });
@@ -374,6 +361,7 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     expect(await page.getByRole("checkbox", { name: "mine alone" }).isDisabled()).toBe(true);
     expect(await page.getByRole("button", { name: "Delete: mine alone" }).count()).toBe(0);
     expect(await page.getByLabel("New to-do").isVisible()).toBe(false);
+    expect(await page.locator("#menu a").count()).toBe(0);
     const cursor = "getComputedStyle(document.querySelector('.todo label')).cursor";
     expect(await page.evaluate(cursor)).toBe("default");
     expect(await chooseAction(page, "Mark all done")).toBe(false);
@@ -381,8 +369,10 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await expectTitles(page, ["mine alone", "from elsewhere"]);
   });
 
-  test("does not send a form that lacks the password or the user name", async () => {
-    const { page } = await openService();
+  test("signs in with one field, a link after a question or a token, and does not send a form that lacks something", async () => {
+    const { page, service } = await openService();
+    const { key, token } = await mint(service.store.keys, "ben");
+    const link = await createLink(service.store.keys, { kind: "key", id: key.id }, key.scope, Date.now());
     let sent = 0;
     await page.route("**/api/session", (route) => {
       if (route.request().method() === "POST") sent++;
@@ -401,29 +391,23 @@ describe.skipIf(skipFor(whyNoBrowser))("a signed-in browser", () => {
     await submit.click();
     await page.getByText("Enter the password.").waitFor();
     expect(sent).toBe(0);
-    await page.getByLabel("Password").fill("secret");
-    await submit.click();
-    await page.locator(".todo").waitFor();
-  });
-
-  test("signs in with one field: a link, after a question, or a token", async () => {
-    const service = use(await startShared());
-    const { key, token } = await mint(service.store.keys, "ben");
-    const link = await createLink(service.store.keys, { kind: "key", id: key.id }, key.scope, Date.now());
-    for (const secret of [`https://elsewhere.example/#sign-in=${link?.code}`, token]) {
-      const { page } = await open(service.url);
-      const field = page.getByLabel("Paste your link or your token");
-      await field.fill("secret");
+    const field = page.getByLabel("Paste your link or your token");
+    for (const [secret, answer] of [
+      ["secret", "This is neither a link nor a valid token."],
+      ["https://elsewhere.example/#sign-in=expired", "Ask the person who sent it for a new one."],
+      [` https://elsewhere.example/#sign-in=${link?.code} `, "This link signs in this browser as ben."],
+    ] as const) {
+      await field.fill(secret);
       await field.press("Enter");
-      await page.getByText("This is neither a link nor a valid token.").waitFor();
-      await field.fill("https://elsewhere.example/#sign-in=expired");
-      await field.press("Enter");
-      await page.getByText("Ask the person who sent it for a new one.").waitFor();
-      await field.fill(` ${secret} `);
-      await field.press("Enter");
-      if (secret !== token) await page.getByRole("button", { name: "Sign in as ben" }).click();
-      await page.locator(".todo").waitFor();
+      await page.getByText(answer).waitFor();
     }
+    await page.getByRole("button", { name: "Sign in as ben" }).click();
+    await page.locator(".todo").waitFor();
+    await page.context().clearCookies();
+    await page.reload();
+    await field.fill(` ${token} `);
+    await field.press("Enter");
+    await page.locator(".todo").waitFor();
   });
 
   test("a person renames a device, and sees what is wrong with a name", async () => {
