@@ -34,7 +34,8 @@ async function build(): Promise<Readonly<Record<string, string>>> {
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
     const path = hashedName(basename(name), content);
     pathByName.set(basename(name), path);
-    assets[path] = { type: Bun.file(path).type, ...stored };
+    // As the other types that the service sends.
+    assets[path] = { type: Bun.file(path).type.replace(";", "; "), ...stored };
   };
 
   for (const name of ASSETS) {

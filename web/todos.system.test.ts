@@ -395,7 +395,9 @@ describeInChromium("to-dos page", () => {
     await expectTitles(page, ["one", "three", "(two)"]);
     await untilStored(store, ["1 one", "2 (two)", "3 three"]);
     expect(await focusedName(page)).toBe("three");
-    await press(page, "ArrowDown", "ArrowDown");
+    await press(page, "ArrowUp", "ArrowUp");
+    expect(await focusedName(page)).toBe("one");
+    await press(page, "ArrowDown", "ArrowDown", "ArrowDown");
     for (const modifier of ["Control", "Alt", "Meta"]) {
       await press(page, `${modifier}+Delete`);
       expect(await page.locator("#announcement").textContent()).not.toContain("Deleted");

@@ -143,6 +143,7 @@ export class SessionView {
 
   /** This browser was signed out by its user, who also gave up the changes that were not sent. */
   async #onSignedOut(): Promise<void> {
+    this.#end();
     // Tells the other windows, which leave, too.
     writeSetting(OWNER);
     this.#options.forgetChanges();

@@ -335,16 +335,17 @@ export class VirtualList {
   }
 
   /**
-   * Returns the rows that the document should contain. Those that it has stay as long as they reach far enough, and not too far.
+   * Returns the rows that the document should contain: all for a print. Otherwise, those that it has stay as long as they reach far
+   * enough, and not too far.
    * @param top where those that it contains begin, in the window
    */
   #selectWindow(top: number, bottom: number): readonly [start: number, end: number] {
+    if (this.#isPrinting) return [0, this.#length];
     /** Returns how many rows are too many outside of the window, on one side. */
     const toExcess = (pixels: number): number =>
       pixels >= MARGIN_PX && pixels <= 2 * MARGIN_PX
         ? 0
         : Math.ceil((pixels - 1.5 * MARGIN_PX) / this.#rowHeight);
-    if (this.#isPrinting) return [0, this.#length];
     const lastStart = Math.max(0, this.#length - Math.ceil(innerHeight / this.#rowHeight));
     const start = Math.min(Math.max(this.#start + toExcess(-top), 0), lastStart);
     const end = this.#end - toExcess(bottom - innerHeight);
