@@ -105,13 +105,13 @@ describeInChromium("to-dos page on a phone", () => {
     "reaches the menu in %d × %d pixels with a root font of %s while a message is shown",
     async (...size) => {
       const [width, height, fontSize] = size;
-      const { page } = await openList(numbered(25));
+      const titles = numbered(25).map((title, index) => (index < 11 ? `(${title})` : title));
+      const { page } = await openList(titles);
       await page.setViewportSize({ width, height });
       await page.evaluate((root) => {
         document.documentElement.style.fontSize = root;
       }, fontSize);
-      for (let count = 0; count < 12; count++)
-        await page.locator(".todo input:not(:checked)").first().press("Space");
+      await page.locator(".todo input:not(:checked)").first().tap();
       await page.waitForFunction(() => document.title === "13 open · To-dos");
       await page.locator("#undo").waitFor();
       await page.evaluate(() => scrollTo(0, 0));
