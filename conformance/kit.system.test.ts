@@ -48,7 +48,6 @@ const idsWithStatus = ({ results }: Pick<Report, "results">, status: string): st
 
 // Each helper returns the reference server with one change.
 
-/** Matches the method and the path of requests. */
 type Route = RegExp;
 const LIST = /^GET \/api\/todos$/;
 const CREATE = /^POST \/api\/todos$/;
@@ -74,11 +73,9 @@ const withRequest = (
 const withBody = (change: (body: string) => string): Handler =>
   withRequest(TODOS, ({ body }) => ({ body: change(body) }));
 
-/** Replaces a part of every body. */
 const inBody = (pattern: RegExp | string, replacement: string): Handler =>
   withBody((body) => body.replace(pattern, replacement));
 
-/** Replaces a part of every path. */
 const inPath = (pattern: RegExp | string, change: (part: string) => string): Handler =>
   withRequest(/./, ({ path }) => ({ path: path.replace(pattern, change) }));
 
@@ -93,7 +90,6 @@ function override(
   };
 }
 
-/** Changes the state before requests of a route are handled. */
 const before = (route: Route, change: (state: State, request: ParsedRequest) => void | Promise<void>) =>
   override(route, async (request, state) => {
     await change(state, request);
@@ -109,7 +105,6 @@ const reject = (
 
 const isMalformed = ({ body }: ParsedRequest): boolean => body !== "" && parseJson(body) === undefined;
 
-/** Changes the responses to requests of a route. */
 const withResponse = (
   route: Route,
   change: (response: Response, request: ParsedRequest, state: State) => Response | Promise<Response>,
@@ -125,7 +120,6 @@ const withAnswer = (
     response.status === status ? answer(response, request, state) : response,
   );
 
-/** Sets a header of the responses to requests of a route that have a status. */
 const withHeader = (route: Route, status: number, name: string, value: string): Handler =>
   withAnswer(route, status, (response) => {
     response.headers.set(name, value);
@@ -160,7 +154,6 @@ function parseTitle(body: string): string | undefined {
   return typeof title === "string" ? title : undefined;
 }
 
-/** Changes the elements of the list. */
 const withList = (change: (elements: string[]) => string[]): Handler =>
   override(LIST, (_request, { todos }) =>
     json(200, `[${change([...todos.values()].map(serialize)).join()}]`),
@@ -176,7 +169,6 @@ const withText = (
     return new Response(text === "" ? null : change(text, request, state), response);
   });
 
-/** Replaces a part of the responses to requests of a route. */
 const inText = (route: Route, pattern: RegExp | string, replacement: string): Handler =>
   withText(route, (text) => text.replace(pattern, replacement));
 
@@ -222,7 +214,6 @@ const withLostChanges = (route: Route): Handler =>
     return response;
   });
 
-/** Sends all concurrent requests of a route the last of their responses. */
 function withSharedResponse(route: Route): Handler {
   let shared = "";
   return withResponse(route, async (response) => {
@@ -233,14 +224,12 @@ function withSharedResponse(route: Route): Handler {
   });
 }
 
-/** Answers the successful requests of a route with the to-do before. */
 const withTodoBefore = (route: Route): Handler =>
   withResponse(route, (response, { path }, { todos }) => {
     const other = todos.get(parseId(path) - 1n);
     return response.ok && other !== undefined ? json(200, serialize(other)) : response;
   });
 
-/** Replaces statuses of the responses to requests of a route. */
 const withStatus = (route: Route, statuses: Readonly<Record<number, number>>): Handler =>
   withResponse(route, async (response) => {
     const [text, { status, headers }] = [await response.text(), response];
@@ -257,7 +246,6 @@ function withSharedCredentials(route: Route): Handler {
   });
 }
 
-/** Accepts requests of a route that match. */
 const accept = (route: Route, when: (authorization: string, request: ParsedRequest) => boolean): Handler =>
   withRequest(route, (request) => {
     const valid = route === ADMIN ? basic : bearer;
@@ -294,7 +282,6 @@ function parseBasic(authorization: string): [name: string, password: string] {
   return [name, password];
 }
 
-/** Accepts passwords of the user that match. */
 const acceptPassword = (when: (password: string) => boolean): Handler =>
   accept(ADMIN, (sent) => {
     const [name, password] = parseBasic(sent);
@@ -320,7 +307,6 @@ const trimTitles = (text: string): string =>
 /** The one rule that must fail, and what the server does wrong. */
 type Fault = `${RuleId}: ${string}`;
 
-/** Makes the faulty servers of a table by one function. */
 const each = <T>(make: (change: T) => Handler, table: Readonly<Record<Fault, NoInfer<T>>>) =>
   Object.fromEntries(Object.entries(table).map(([fault, change]) => [fault, make(change)]));
 
@@ -625,7 +611,6 @@ const FAULTS: Readonly<Record<Fault, Handler>> = {
   "admin.text: greets in JSON": withAnswer(ADMIN, 200, () => json(200, `{"hello":"${user.name}"}`)),
 };
 
-/** Changes the format of validation errors. */
 const withErrors = (format: (messages: string[]) => unknown): Handler =>
   withAnswer(CREATE, 422, async (response) =>
     json(422, JSON.stringify(format((await response.text()).match(/must [\w ]+/g) ?? []))),
@@ -812,7 +797,6 @@ const MINIMAL: Readonly<Record<string, [Handler, number]>> = {
   ],
 };
 
-/** Runs a command line to its end. */
 async function run(commandLine: readonly string[], variables: Readonly<Record<string, string | undefined>>) {
   const env = { ...process.env, ...variables };
   const child = Bun.spawn([...commandLine], { env, stdout: "pipe", stderr: "pipe" });

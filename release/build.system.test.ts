@@ -9,7 +9,6 @@ import { temporaryFolder } from "../test/temporary.ts";
 import { ROOT } from "./command.ts";
 import { TARGETS } from "./runtimes.ts";
 
-/** The platform whose executable this machine runs. */
 const NATIVE = `${process.platform === "darwin" ? "macos" : process.platform}-${process.arch}`;
 const PLATFORMS = TARGETS.map(({ name }) => name);
 const LIMIT_MS = 1_200_000;
@@ -42,7 +41,6 @@ async function firstBytes(path: string): Promise<Buffer> {
   return buffer;
 }
 
-/** Returns the system and the processor that an executable is for, from its header. */
 async function platformOf(path: string): Promise<string> {
   const head = await firstBytes(path);
   if (head.toString("latin1", 0, 4) === "\x7fELF")

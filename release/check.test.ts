@@ -21,14 +21,12 @@ function write(path: string, text: string): void {
   writeFileSync(join(root, path), text);
 }
 
-/** Commits all files, and records that the gate passed. */
 function commit(): void {
   git("add", ".");
   git("commit", "-q", "-m", "a commit");
   git("notes", "--ref=gate", "add", "-m", "17 passed, 0 failed");
 }
 
-/** Makes a repository that is ready for the release of 1.2.3. */
 beforeEach(() => {
   root = mkdtempSync(join(parent, "repository-"));
   git("init", "-q");

@@ -19,7 +19,6 @@ const SURROGATE = { field: "title", message: "must be well-formed Unicode, witho
 const WHITESPACE =
   "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
 
-/** Returns a value after a short name of it, for the table of a test. */
 const named = (value: unknown): [name: string, value: unknown] => [
   (JSON.stringify(value) ?? "undefined").slice(0, 50),
   value,

@@ -18,7 +18,6 @@ interface Entry {
   readonly headers?: Record<string, string>;
 }
 
-/** The server in each JSON block of the page. */
 const entries = blocks.flatMap(({ text }) => {
   const { mcpServers, servers = mcpServers }: Record<string, Record<string, Entry>> = JSON.parse(text);
   return Object.values(servers ?? {});

@@ -77,7 +77,6 @@ export async function provideBaseImages(engine: ContainerEngine): Promise<void> 
   }
 }
 
-/** Makes an image of the files of a folder. */
 async function importFiles(
   engine: ContainerEngine,
   folder: string,
@@ -117,7 +116,6 @@ async function provideDistroless(engine: ContainerEngine, folder: string, name: 
   await importFiles(engine, root, name, ["USER 65532", "WORKDIR /home/nonroot"]);
 }
 
-/** Adds Node in the version of the image, from npm, with the npm of this machine and its registry. */
 async function addNode(folder: string, version: string): Promise<void> {
   const commands = `
     mkdir -p bin lib/node_modules

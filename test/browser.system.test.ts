@@ -48,7 +48,6 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
           .filter(({ message }) => message === "request")
           .map(({ fields: { method, path, status } }) => `${method} ${path} ${status}`),
       ),
-    /** Returns the to-dos and the names of the API keys. */
     held: async () => [
       JSON.parse(await (await service.send("GET", "/api/todos", AS_ROOT)).text()),
       (await keys.list()).map(({ name }) => name),
@@ -68,7 +67,6 @@ describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   });
   afterAll(() => browser?.close());
 
-  /** Opens a page in a new profile. */
   async function open(url: string): Promise<Page> {
     const page = await (await browser.newContext()).newPage();
     await page.goto(url);

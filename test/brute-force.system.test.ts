@@ -64,7 +64,6 @@ async function answered(ask: () => Promise<number | undefined>): Promise<number 
   }
 }
 
-/** Returns guesses that are all different. The last one is right. */
 function guesses(count: number): () => string | undefined {
   let made = 0;
   return () => {

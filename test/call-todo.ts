@@ -19,7 +19,6 @@ interface CallOptions {
   readonly columns?: number;
 }
 
-/** Starts `todo` in this process. */
 export function startTodo(
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -67,7 +66,6 @@ export const jsonLines = (output: string) =>
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-/** Returns a stream, and a function that returns what was written to it. */
 function capture(columns: number | undefined) {
   let text = "";
   const writable = new Writable({

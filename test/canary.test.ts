@@ -136,7 +136,6 @@ test("the search finds a secret in every encoding and next to any bytes", () => 
   expect(found(secrets, new Map([["text", "c4nary"]]))).toEqual([]);
 });
 
-/** Returns a new secret that every encoding changes. */
 function plant(secrets: Secrets, place: string): string {
   const secret = `c4nary/${randomBase62(12)}+`;
   secrets.set(place, secret);

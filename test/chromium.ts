@@ -83,7 +83,6 @@ export function startSite() {
   });
   return {
     port: server.port,
-    /** Returns the server's origin under a host name. */
     at: (host: string): string => `http://${host}:${server.port}`,
     [Symbol.asyncDispose]: () => server.stop(true),
   };

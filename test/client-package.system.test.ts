@@ -49,7 +49,6 @@ beforeAll(async () => {
   await output(join(folder, "built"), "npm", "pack", "--silent", "--pack-destination", folder);
 }, LIMIT_MS);
 
-/** Returns the path of a file in an installed package. */
 const inPackages = ({ folder: installed }: InstalledPackages, path: string): string =>
   join(installed ?? "", "node_modules", path);
 
@@ -262,7 +261,6 @@ async function buildWithVite(project: string): Promise<void> {
 }
 
 describe.skipIf(skipFor(vite.whyMissing))("a bundle by Vite", () => {
-  /** Returns the scripts of the bundle of a program. */
   async function bundled(program: string): Promise<string> {
     const project = await newProject({ "index.html": PAGE, "main.js": program });
     await buildWithVite(project);

@@ -10,7 +10,6 @@ import { until } from "./until.ts";
 
 const parent = temporaryFolder();
 
-/** Returns a clone with these packages installed. */
 function clone(...packages: readonly string[]): string {
   const copy = mkdtempSync(join(parent, "clone-"));
   for (const path of ["bin", "src/proxy-variables.ts", "test", "package.json", "package-lock.json"])

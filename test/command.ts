@@ -1,9 +1,7 @@
 import { fileURLToPath } from "node:url";
 
-/** The root of the project. */
 export const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
-/** The real command, running in its own process. */
 export interface Command extends AsyncDisposable {
   readonly pid: number;
   /** Resolves with the exit code, or with undefined if a signal ended the process. */
@@ -52,7 +50,6 @@ export const run = (
   input?: string | Uint8Array,
 ): Command => runIn(ROOT, commandLine, variables, input);
 
-/** Runs a command line in a folder. */
 export function runIn(
   folder: string,
   commandLine: readonly string[],

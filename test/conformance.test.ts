@@ -10,7 +10,6 @@ import { temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
 
-/** Each store, one of them with metrics. */
 const ways = ["memory:", "sqlite: --metrics-port=0", ...(skipFor(whyNoDatabase) ? [] : ["postgres:"])];
 
 test.each(ways)("the command passes the conformance kit on %s", async (way) => {

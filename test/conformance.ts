@@ -11,7 +11,6 @@ export const unobserved = rules.flatMap(({ id, notObservable }) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );
 
-/** The variables that the kit's process gets. */
 export interface KitRuntime {
   readonly flags: readonly string[];
   readonly variables: Readonly<Record<string, string>>;

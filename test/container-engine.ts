@@ -6,7 +6,6 @@ import { buildDebian, outputOf, System } from "./debian.ts";
 import { until } from "./until.ts";
 
 const ENGINE = "docker.io,docker-cli,docker-compose,docker-buildx,ca-certificates,iptables,iproute2";
-/** What the stand-ins of images need. */
 const IMAGES = "caddy,nginx-light,curl,libatomic1";
 
 /** Runs as the first process of the engine's system: root, shared folder, data of the engine, control group. */
@@ -32,7 +31,6 @@ const START = `
   PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root dockerd --cgroup-parent="/$3" --exec-opt native.cgroupdriver=cgroupfs &
   wait $!`;
 
-/** Docker in a system of its own. */
 export class ContainerEngine {
   /** A folder of this machine that has the same path in the engine's system. */
   readonly folder: string;
@@ -47,7 +45,6 @@ export class ContainerEngine {
     this.#data = data;
   }
 
-  /** Builds and starts an engine that keeps everything below a folder. */
   static async start(below: string): Promise<ContainerEngine> {
     const root = await buildDebian("trixie", `${ENGINE},${IMAGES}`, below);
     // The machine may trust a proxy that signs for the registry of npm.

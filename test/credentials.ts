@@ -5,7 +5,6 @@ import { createKey, type KeyStore, type MintedKey } from "../src/credential/key.
 export const basic = (user: string, password: string): string =>
   `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 
-/** Returns the options of a request with a value of Authorization. */
 export const as = (authorization: string, headers: Readonly<Record<string, string>> = {}) => ({
   headers: { Authorization: authorization, ...headers },
 });
@@ -33,7 +32,6 @@ interface KeyOptions {
   readonly lifetime?: number | undefined;
 }
 
-/** Creates an API key. */
 export async function mint(keys: KeyStore, name: string, options: KeyOptions = {}): Promise<MintedKey> {
   const { scope = "write", now = Date.now(), lifetime } = options;
   const minted = await createKey(keys, name, lifetime, now, scope);

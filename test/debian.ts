@@ -60,7 +60,6 @@ export const outputOf = (
   variables: Readonly<Record<string, string>> = {},
 ): Promise<string> => succeed(run(commandLine, variables));
 
-/** A running system. */
 export class System {
   /** The process id of the first process of the system, on this machine. */
   readonly init: number;
@@ -103,7 +102,6 @@ export class System {
     return new System(outer, Number(init), namespaces, group);
   }
 
-  /** What the system has printed. */
   get log(): string {
     return this.#outer.stdout() + this.#outer.stderr();
   }
@@ -116,7 +114,6 @@ export class System {
     return run([...this.commandLineFor(folder), ...commandLine], {}, input);
   }
 
-  /** Returns the beginning of a command line that runs its rest in the system. */
   commandLineFor(folder = "/"): readonly string[] {
     return [
       ...["nsenter", `--target=${this.init}`, "--mount", "--net", "--pid", "--ipc", "--uts"],

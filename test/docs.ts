@@ -51,7 +51,6 @@ export interface Page {
   readonly blocks: readonly Block[];
 }
 
-/** Returns the README and all pages of docs/. */
 export function readPages(): readonly Page[] {
   return ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT }).toSorted()].map(readPage);
 }

@@ -99,7 +99,6 @@ const folder = temporaryFolder();
 let files = 0;
 let hours = 0;
 
-/** The database of the PostgreSQL engine. */
 let database: string | undefined;
 
 /** Moves the clock of all stores. PostgreSQL has a clock of its own, so its idempotency keys become older instead. */
@@ -114,7 +113,6 @@ beforeAll(async () => {
 });
 afterAll(() => databases?.[Symbol.asyncDispose]());
 
-/** A store that can be reopened. */
 interface Engine {
   readonly name: string;
   store: TodoStore;
@@ -125,7 +123,6 @@ interface Engine {
   readonly runs: (writes: readonly Write[]) => Write[][];
 }
 
-/** Opens one store of each kind. */
 async function openEngines(): Promise<Engine[]> {
   const path = join(folder, `${++files}.db`);
   const url = await databases?.newDatabase();
@@ -249,7 +246,6 @@ async function empty(store: TodoStore): Promise<TodoId> {
   return id;
 }
 
-/** Runs a step on a store. Returns its outcome. */
 async function run(
   { store, runs }: Engine,
   step: Exclude<Step, { name: "wait" | "reopen" }>,

@@ -22,10 +22,8 @@ export function serve<S extends TodoStore>(store: S, options: Partial<ServiceOpt
   };
 }
 
-/** Returns the store's position in the format of an event id. */
 export const here = async (store: TodoStore): Promise<string> => formatPosition(await store.position());
 
-/** Returns the sequence number in an event id. */
 export const nOf = (id: string): number => Number(id.replace(/^.*-/, ""));
 
 /** Throws unless the events are exactly those of the positions from `first` to `last`. */

@@ -34,7 +34,6 @@ const CLIENT_PAGES = ["client/README.md", "docs/reference/client.md"];
 const CLIENT_PACKAGE = "todo-service-client";
 const CLIENT_SOURCE = join(ROOT, "src/sdk/client.ts");
 
-/** Returns the TypeScript of the pages about the client. */
 const clientExamples = (): readonly Example[] => typescriptOf(CLIENT_PAGES.map(readPage));
 
 /** Returns the TypeScript of the README and of all other pages of docs/. */
@@ -49,7 +48,6 @@ const typescriptOf = (pages: readonly Page[]): readonly Example[] =>
     blocks.flatMap(({ language, text }) => (language === "ts" ? [{ file: path, code: text }] : [])),
   );
 
-/** Returns the source file of each entry point of the package. */
 function sources(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(
     Object.entries(packageJson.exports).map(([path, targets]) => [

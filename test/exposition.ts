@@ -14,7 +14,6 @@ export function parseExposition(text: string): Samples {
   return samples;
 }
 
-/** Returns the labels of a series. */
 export function labelsOf(series: string): Readonly<Record<string, string>> {
   return Object.fromEntries(
     [...series.matchAll(/([a-z_]+)="([^"]*)"/g)].map(([, name = "", value = ""]) => [name, value]),

@@ -7,9 +7,7 @@ const STALE_MS = 1500;
 
 export interface FaultyProxy extends AsyncDisposable {
   readonly url: string;
-  /** How often each fault has happened. */
   readonly struck: () => Readonly<Partial<Record<Fault, number>>>;
-  /** Closes all connections. */
   readonly cut: () => void;
   /** Resolves when no write is on its way to the server or delayed. */
   readonly settled: () => Promise<void>;

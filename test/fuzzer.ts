@@ -20,7 +20,6 @@ const ROTATION = '{"overlap":"0"}';
 /** The id of an API key that requests rotate; the server under test may have it. */
 export const KEY_ID = "f0221e47";
 
-/** Valid requests for every route. */
 const READS: readonly string[] = [
   request("GET /"),
   request("GET /livez"),
@@ -148,7 +147,6 @@ const TAME: Readonly<Record<string, Mutation>> = {
   },
 };
 
-/** Every request that mutations start from. */
 export const VALID_REQUESTS: readonly string[] = [...READS, ...WRITES];
 
 interface Mutant {
@@ -157,7 +155,6 @@ interface Mutant {
   readonly isWhole: boolean;
 }
 
-/** Returns a mutated request, the same for the same seed. */
 function mutant(seed: number): Mutant {
   const random = new Random(seed);
   const isWhole = random.below(2) === 0;
@@ -185,7 +182,6 @@ interface FuzzOptions {
   readonly seed?: number;
   /** Changes a request; `undefined` leaves it out. */
   readonly change?: (sent: Mutant) => Mutant | undefined;
-  /** Returns whether a response is wrong. */
   readonly isWrong?: (exchanged: Exchanged) => boolean | Promise<boolean>;
 }
 

@@ -26,7 +26,6 @@ const COMPILER_OPTIONS = {
 };
 
 interface Generator {
-  /** The command that generates the code. */
   readonly command: readonly string[];
   /** A program that creates a to-do, marks it done, and prints its title and its state. `base` is the service's URL. */
   readonly program: string;

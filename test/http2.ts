@@ -1,12 +1,10 @@
 import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
 
-/** The headers of a request that creates a to-do. */
 export const POST_TODO = { ":method": "POST", ":path": "/api/todos", "content-type": "application/json" };
 
 export interface Streamed {
   readonly status: number | undefined;
   readonly text: string;
-  /** Whether the response was complete. */
   readonly isWhole: boolean;
   readonly rst: number | undefined;
 }
@@ -23,7 +21,6 @@ export function ask(
   return answer;
 }
 
-/** Resolves with the response to a stream when the stream is closed. */
 export function answerOf(stream: ClientHttp2Stream): Promise<Streamed> {
   const { promise, resolve } = Promise.withResolvers<Streamed>();
   let [status, text, isWhole]: [number | undefined, string, boolean] = [undefined, "", false];

@@ -57,7 +57,6 @@ const BUN_SQL = /\bBun\.sql\b|\bsql\b[^;]*\bfrom "bun"/i;
 /** Tests may import anything. */
 const isTest = (path: string): boolean => /\.test\.ts$/.test(path);
 
-/** Returns one line per violation; each starts with the file. */
 function violations(files: Files): string[] {
   return [...Object.entries(files).flatMap(([path, source]) => ofFile(path, source)), ...cycles(files)];
 }

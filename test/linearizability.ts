@@ -1,4 +1,3 @@
-/** An operation on one to-do, and its result. */
 export interface Operation {
   readonly call: "create" | "get" | "finish" | "reopen" | "delete";
   /** `undefined` without a response: the operation may have taken effect, may do so later, or never. */
@@ -40,7 +39,6 @@ interface Search {
   readonly first: number;
   /** The answered operations from `first` on that are part of it, one bit each. */
   readonly done: bigint;
-  /** The unanswered operations that are part of it. */
   readonly used: readonly number[];
 }
 
@@ -78,7 +76,6 @@ function* steps(
   }
 }
 
-/** Returns the state of a to-do after a call, and the answer to the call. */
 function take(state: State, call: Operation["call"]): { readonly state: State; readonly answer: Answer } {
   if (call === "create") return { state: state === "none" ? "open" : state, answer: "ok" };
   if (state === "none" || state === "deleted") return { state, answer: "absent" };

@@ -187,7 +187,6 @@ test("a server accepts writes again after its folder was moved away and back und
 
 /** Creates to-dos, and remembers those that were acknowledged. */
 class Load {
-  /** The titles by id. */
   readonly acknowledged = new Map<number, string>();
   answers = 0;
   #titles = 0;

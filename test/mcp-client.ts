@@ -16,7 +16,6 @@ export const isModern = (version: ProtocolVersion): boolean => version >= "2026-
 const CLIENT_INFO = { name: "test", version: "1" };
 const META = "io.modelcontextprotocol/";
 
-/** A JSON-RPC message of the server. */
 export interface Message {
   readonly jsonrpc?: string;
   readonly id?: string | number | null;
@@ -26,16 +25,13 @@ export interface Message {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown };
 }
 
-/** The result of a tool, with its text parsed. */
 export interface ToolResult {
   readonly isError: boolean;
   readonly structured: unknown;
   readonly text: unknown;
 }
 
-/** A client that speaks one protocol version. */
 export interface McpClient extends AsyncDisposable {
-  /** Sends a request and returns the response. */
   readonly request: (method: string, params?: object) => Promise<Message>;
 }
 
@@ -71,9 +67,7 @@ async function handshake(client: McpClient, version: ProtocolVersion): Promise<M
   return client.request("initialize", initialize(version));
 }
 
-/** A process with a server on standard input and output. */
 export interface StdioServer extends AsyncDisposable {
-  /** Writes a text to standard input. */
   readonly write: (text: string | Uint8Array) => void;
   /** Closes standard input. Resolves with the exit code. */
   readonly end: () => Promise<number>;
@@ -136,16 +130,13 @@ export function startStdioServer(
   };
 }
 
-/** A client over standard input and output. */
 export interface StdioClient extends McpClient {
   readonly server: StdioServer;
-  /** The response to the handshake. */
   readonly offer: Message;
   /** Sends a message without waiting for a response. Returns the id of a request. */
   readonly send: (method: string, params?: object) => number;
 }
 
-/** Starts `todo mcp`, and a client of this version for it. */
 export async function startStdioClient(
   version: ProtocolVersion,
   variables: Readonly<Record<string, string>>,
@@ -175,7 +166,6 @@ export async function startStdioClient(
   return { ...client, offer };
 }
 
-/** The headers of a POST to `/mcp`. */
 export function mcpHeaders(
   version: ProtocolVersion,
   method: string,
@@ -191,11 +181,8 @@ export function mcpHeaders(
   };
 }
 
-/** A client over Streamable HTTP. */
 export interface HttpClient extends McpClient {
-  /** The response to the handshake. */
   readonly offer: Message;
-  /** Sends a request, and returns the HTTP response. */
   readonly post: (method: string, params?: object, headers?: Record<string, string>) => Promise<Response>;
 }
 

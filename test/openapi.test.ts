@@ -18,7 +18,6 @@ function isTree(value: unknown): value is Tree {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Every object of the document, with its JSON pointer. */
 function* objectsOf(value: unknown, pointer = "#"): Generator<[pointer: string, object: Tree]> {
   if (isTree(value)) yield [pointer, value];
   if (typeof value !== "object" || value === null) return;
@@ -37,7 +36,6 @@ function* examplesOf(root: unknown): Generator<[pointer: string, example: unknow
   }
 }
 
-/** The schema of each problem body, with every code that it allows. */
 const problems = [...objectsOf(document)].flatMap(([pointer, { schema }]) => {
   if (!pointer.endsWith("/application~1problem+json") || !isTree(schema)) return [];
   const codes = Object.entries(statusOf).filter(([code, status]) =>

@@ -260,5 +260,4 @@ describe("the command", () => {
   });
 });
 
-/** Returns the id of the process that logs that it listens. */
 const pidOf = (server: Command): number => Number(/"pid":(\d+)/.exec(server.stdout())?.[1]);

@@ -4,10 +4,8 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { skipFor } from "./skip.ts";
 
-/** A suite that needs Chromium. */
 export const describeInChromium = describe.skipIf(skipFor(whyNoBrowser));
 
-/** A page in a window with its own profile. */
 export interface Window {
   readonly page: Page;
   /** Errors of the page: on the console, exceptions, and violations of its content security policy. A test removes those that it expects. */
@@ -103,7 +101,6 @@ export async function signIn(page: Page, body: Readonly<Record<string, string>>)
   await page.reload();
 }
 
-/** The widths of windows that every page fits. */
 export const WIDTHS = [320, 375, 768, 1000, 1280, 1920] as const;
 
 /** Expects that a page needs no sideways scrolling in a window of a width. */

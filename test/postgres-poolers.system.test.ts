@@ -16,7 +16,6 @@ const folder = temporaryFolder();
 
 const EVENTS = 200;
 
-/** A proxy in front of a database. */
 interface Front extends AsyncDisposable {
   readonly url: string;
 }

@@ -7,7 +7,6 @@ type Flow = "pass" | "late" | "hold" | "drop";
 
 /** A proxy in front of a database, which simulates a network with faults. */
 export interface Proxy extends AsyncDisposable {
-  /** The URL of the database through the proxy. */
   readonly url: string;
   readonly flow: (toServer: Flow, toClient: Flow) => void;
   /** Closes all connections. New ones are accepted. */

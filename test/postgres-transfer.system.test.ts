@@ -22,7 +22,6 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
 
   const todo = (store: string, ...args: readonly string[]) => ended(runTodo(args, { TODO_STORE: store }));
 
-  /** Exports a store to a file; returns the text. */
   async function exported(store: string, ...args: readonly string[]): Promise<string> {
     const file = newPath();
     expect(await todo(store, "export", file, ...args)).toMatchObject({ code: 0, stderr: "" });

@@ -53,7 +53,6 @@ export interface Postgres extends Databases {
    * @param port that of a server which is stopped for good; a free one without it
    */
   standby(port?: number): Promise<Postgres>;
-  /** Promotes a standby to primary. */
   promote(): Promise<void>;
   /** Restarts a primary as a standby that follows no server. */
   demote(): Promise<void>;
@@ -87,7 +86,6 @@ export async function startPostgres(
   }
 }
 
-/** Returns the URL of a database with several hosts: the given ports of loopback. */
 export function urlAt(database: string, ports: readonly number[]): string {
   const { host } = new URL(database);
   return database.replace(host, ports.map((port) => `127.0.0.1:${port}`).join());
@@ -318,9 +316,7 @@ async function runAs(
   if (code !== 0) throw new Error(`${program} ended with ${code}: ${errors}`);
 }
 
-/** A running server. */
 interface Process {
-  /** Its process id, and its output so far. */
   readonly output: () => string;
   readonly hasEnded: () => boolean;
   readonly end: (signal: "INT" | "QUIT") => Promise<void>;

@@ -289,7 +289,6 @@ test.skipIf(skipFor(whyMissing("haproxy")))(
 const readDeploy = (name: string): Promise<string> =>
   readFile(new URL(`../deploy/${name}`, import.meta.url), "utf8");
 
-/** Returns the delay that the unit of the replicas sets. */
 async function stopDelay(): Promise<string> {
   const delay = /^Environment=TODO_STOP_DELAY=(\d+)$/m.exec(await readDeploy("todo-service@.service"))?.[1];
   if (delay === undefined) throw new Error("the unit sets no TODO_STOP_DELAY");

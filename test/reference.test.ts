@@ -38,7 +38,6 @@ const rowsOf = (text: string): string[][] =>
     row.split(/ ?\| ?/).map((cell) => cell.trim()),
   );
 
-/** Returns the texts in backticks. */
 const codesIn = (text = ""): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code = ""]) => code);
 
 /** Returns the items of a list such as "- `todo_store_todos` (gauge): to-dos in the store". */
@@ -279,7 +278,6 @@ test("a request with several problems gets the error that the contract lists fir
   ]).toEqual(["unauthorized", "route_not_found", "method_not_allowed", "cross_site_write", "key_not_found"]);
 });
 
-/** The shell blocks of a page that send requests, each with the block below it. */
 const examplesIn = ({ blocks }: Page) =>
   blocks.flatMap((block, index) =>
     isCommand(block) && block.text.includes("curl")

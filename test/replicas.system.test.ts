@@ -8,14 +8,12 @@ import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { until } from "./until.ts";
 
-/** How often each fault happens. */
 const ROUNDS = Number(process.env.TODO_TEST_FAULT_ROUNDS ?? 2);
 const REPLICAS = 3;
 const CLIENTS = 16;
 /** A small number, so that clients use the same to-dos. */
 const TODOS_AT_ONCE = 8;
 
-/** A to-do, and all operations of clients on it. */
 interface Item {
   readonly title: string;
   id: number | undefined;
@@ -202,7 +200,6 @@ class Cluster implements AsyncDisposable {
     return [this.primary.port, this.#standby.port];
   }
 
-  /** Crashes the primary and promotes the standby. */
   async failOver(): Promise<void> {
     // Before the standby is synchronous again, a client might have read changes that it does not have.
     const isSynchronous = async () => (await this.primary.query(SYNCHRONOUS)).length > 0;
@@ -226,7 +223,6 @@ const SYNCHRONOUS = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'";
 
 type Way = Awaited<ReturnType<typeof startWay>>;
 
-/** Starts proxies between a replica and each host of the database. */
 async function startWay(stack: AsyncDisposableStack, database: string, ports: readonly number[]) {
   const proxies = await Promise.all(ports.map((port) => startProxy(urlAt(database, [port]))));
   for (const proxy of proxies) stack.use(proxy);
@@ -236,25 +232,21 @@ async function startWay(stack: AsyncDisposableStack, database: string, ports: re
     flow: (...flow: Parameters<Network["flow"]>): void => {
       for (const proxy of proxies) proxy.flow(...flow);
     },
-    /** Closes all connections of this replica to the database. */
     cut: (): void => {
       for (const proxy of proxies) proxy.cut();
     },
   };
 }
 
-/** What the faults act on. */
 interface Stage {
   readonly cluster: Cluster;
   readonly replicas: Replicas;
-  /** The proxies of the last replica. */
   readonly way: Way;
 }
 
 /** A replica that is cut off from its database answers later than this. */
 const NO_ANSWER_WITHIN_MS = 3_000;
 
-/** Returns whether a replica responds to a read. */
 const answers = async (url: string): Promise<boolean> =>
   (await send(url, "GET /api/todos?limit=1")) !== undefined;
 
@@ -337,7 +329,6 @@ test.skipIf(skipFor(whyNoDatabase))(
     const replicas = stack.use(new Replicas(databases));
     for (const index of databases.keys()) await replicas.start(index);
     const clients = new Clients(replicas.urls);
-    /** When each fault started and ended. */
     const faults: { readonly name: string; readonly start: number; readonly end: number }[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       for (const [name, fault] of Object.entries(FAULTS)) {

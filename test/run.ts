@@ -103,7 +103,6 @@ function firstErrors(path: string): Map<string, string> | undefined {
   return named > 0 && named === failed && !hasErrors ? errors : undefined;
 }
 
-/** Reads a line of standard error. */
 function read(line: string): void {
   // The summary repeats skipped and failed tests without their file.
   const isSummary = /^\d+ tests (?:skipped|failed):$|^ *\d+ pass$/.test(line);

@@ -32,7 +32,6 @@ export interface Storm {
   readonly kept: readonly string[];
   /** The to-dos that must not exist. */
   readonly deleted: readonly string[];
-  /** The to-dos according to the events. */
   readonly followed: readonly string[];
   /** The positions of the changes, in the order of the events. */
   readonly positions: readonly string[];
@@ -99,7 +98,6 @@ export async function storm(
 
 const asText = ({ id, title, done }: Todo): string => `${id} ${title} ${done}`;
 
-/** The URLs that the checks use. */
 export interface Places {
   readonly direct: string;
   /** Proxies with one fault each. It affects every second request of a kind, starting with the first, and every `whoami`. */

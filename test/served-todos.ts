@@ -28,7 +28,6 @@ export function sendJson(
 export const postTodo = (url: string, title: string, headers: RequestHeaders = {}): Promise<Response> =>
   sendJson(url, "POST /api/todos", { title }, headers);
 
-/** Creates a to-do, and returns it. */
 export async function createTodo(url: string, title: string): Promise<ServedTodo> {
   const response = await postTodo(url, title);
   expect(response.status).toBe(201);

@@ -7,7 +7,6 @@ import { createTodo } from "./served-todos.ts";
 export const serve = (args: readonly string[] = [], variables?: Readonly<Record<string, string>>): Command =>
   runTodo(["serve", "--port", "0", ...args], variables);
 
-/** Starts a server with a store in a file. */
 export const serveFile = (path: string): Command => serve(["--store", `sqlite:${path}`]);
 
 export const portOf = async (server: Command): Promise<number> => Number(new URL(await server.url).port);
@@ -25,7 +24,6 @@ export async function kill(command: Command): Promise<void> {
   await command.exited;
 }
 
-/** Returns the URL of a server's metrics, from its log. */
 export async function metricsUrl(server: Command): Promise<string> {
   await server.url;
   return /"metricsUrl":"([^"]+)"/.exec(server.stdout())?.[1] ?? "";

@@ -12,17 +12,14 @@ import { capturingLog, type LogLine } from "./log.ts";
 import { validateResponse } from "./openapi.ts";
 import { statusAndCode } from "./problem.ts";
 
-/** A service on a free loopback port. */
 export interface TestService extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
-  /** The path patterns. */
   readonly paths: readonly string[];
   /** Sends a request over a real socket, and validates the response against openapi.json. */
   readonly send: (method: string, path: string, init?: RequestInit) => Promise<Response>;
   /** Ends event streams and writes the pending summaries of the log. */
   readonly close: () => void;
-  /** Starts draining. */
   readonly drain: () => void;
   /** Shuts down. Returns the number of requests that were aborted. */
   readonly stop: () => Promise<number>;
@@ -86,7 +83,6 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
   };
 }
 
-/** The user of a private service. */
 export const ANN = { user: "ann", password: "pässword: s3cret" };
 export const AS_ANN = basic(ANN.user, ANN.password);
 
@@ -129,7 +125,6 @@ export function startTls(
     ...listener,
     port,
     certificate,
-    /** Writes the pending summaries of the log. */
     close: service.close,
     send: (version: "http1.1" | "http2", path: string, init: RequestInit = {}): Promise<Response> =>
       fetch(listener.url + path, {

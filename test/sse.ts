@@ -50,7 +50,6 @@ export interface EventStream extends AsyncDisposable {
   readonly take: (count: number) => Promise<SseEvent[]>;
   /** Returns every event up to the end of the stream. Rejects if the stream is aborted. */
   readonly rest: () => Promise<SseEvent[]>;
-  /** Disconnects. */
   readonly close: () => Promise<void>;
 }
 
@@ -63,7 +62,6 @@ export interface FollowOptions {
 /** Waiting for the next bytes rejects after this time, which is shorter than the timeout of a test. */
 const PATIENCE_MS = 60_000;
 
-/** Requests the events of the service at `url`. */
 export async function follow(url: string, options: FollowOptions = {}): Promise<EventStream> {
   const { since, lastEventId, headers } = options;
   const leaving = new AbortController();

@@ -63,9 +63,7 @@ const QUIET_MS = 500;
 interface Load {
   readonly port: number;
   readonly index: number;
-  /** The prefix of its titles. */
   readonly name: string;
-  /** Titles. */
   readonly acknowledged: Set<string>;
   readonly unanswered: Set<string>;
 }

@@ -26,7 +26,6 @@ export type OpenStore = (options: {
 
 const LIMITS = { maxTodos: 1000, maxEvents: 100 };
 
-/** The test suite that every store passes. */
 export function storeContract(engine: string, openStore: OpenStore): void {
   describe(`${engine} store`, () => {
     let store: Store;
@@ -75,7 +74,6 @@ export function storeContract(engine: string, openStore: OpenStore): void {
         await limited.close();
       });
 
-      /** Inserts a to-do under a key and deletes it again; returns its id. */
       const insertAndDelete = async (key: string): Promise<TodoId> => {
         const { id } = await limited.insert("x", key);
         await limited.delete(id);
@@ -457,7 +455,6 @@ export function keyContract(
   });
 }
 
-/** Returns a key whose name and token are derived from its id. */
 function storedKey(id: string, more: Partial<StoredKey> = {}): StoredKey {
   return { id, name: id, tokenHash: hashOf(id), scope: "write", createdAt: 0, ...more };
 }
@@ -493,7 +490,6 @@ const HOSTILE_NAMES = [
   "x".repeat(100),
 ];
 
-/** Reads all to-dos of a list. */
 export async function read({ json, position }: TodoList): Promise<{ position: Position; todos: Todo[] }> {
   const text = textOf(await bytesOf(json));
   const todos: unknown = JSON.parse(text, exactIds);

@@ -10,7 +10,6 @@ export async function storeOf(count: number): Promise<TodoStore> {
   return store;
 }
 
-/** Yields the changes after a position one by one. */
 export async function* eachEvent(
   store: Pick<TodoStore, "events">,
   after: Position,
@@ -23,7 +22,6 @@ export async function* eachEvent(
 export const storeWith = (answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore =>
   replace(store, (name) => Reflect.get(answers, name));
 
-/** Returns a store with every operation replaced, and `events`. */
 export const storeOfOnly = (answer: (operation: string) => () => unknown): TodoStore =>
   replace(openMemory(), (name) =>
     typeof name !== "string" || !(name in STORE_OPERATIONS) || name === "checkWrites" || name === "close"
@@ -31,7 +29,6 @@ export const storeOfOnly = (answer: (operation: string) => () => unknown): TodoS
       : answer(name),
   );
 
-/** Returns a store of keys with some of its methods replaced. */
 export const keysWith = (answers: Partial<KeyStore>, keys: KeyStore): KeyStore =>
   replace(keys, (name) => Reflect.get(answers, name));
 

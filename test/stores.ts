@@ -39,7 +39,6 @@ export async function executeSql(url: string, text: string): Promise<void> {
   await sql.close();
 }
 
-/** Makes the idempotency keys of a database older. */
 export const ageIdempotencyKeys = (url: string, hours: number): Promise<void> =>
   executeSql(
     url,

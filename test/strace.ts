@@ -25,7 +25,6 @@ export function serveTraced(path: string, options: readonly string[], main = "sr
   return run([...strace, ...todo]);
 }
 
-/** A system call that has returned. */
 export interface Call {
   readonly name: string;
   /** The arguments as strace shows them, except that strings are decoded: one character per byte. */
@@ -40,7 +39,6 @@ export interface Call {
 export interface Trace {
   /** The calls, in the order in which they returned. */
   readonly calls: readonly Call[];
-  /** The titles of the created to-dos. */
   readonly titles: readonly string[];
 }
 

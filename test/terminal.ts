@@ -10,7 +10,6 @@ export const whyNoTerminal: string | undefined = isThere
   ? undefined
   : reasonAgainst("script", "is not installed");
 
-/** A command line that runs in its own terminal. */
 export interface Terminal extends AsyncDisposable {
   readonly exited: Promise<number>;
   /** All output so far; lines end with a line feed. */

@@ -70,7 +70,6 @@ const copy = (text: string): string => Buffer.from(text).toString();
 
 const isInsignificant = ({ t }: Comparison): boolean => Math.abs(t) < T_SIGNIFICANT;
 
-/** Measures a check in this process. */
 function measured(check: (...guess: string[]) => unknown, guessOf: (kind: Kind) => string[]): Measure {
   return (kind) => {
     const guess = guessOf(kind);

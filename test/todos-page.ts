@@ -44,7 +44,6 @@ export function useTodosPage(...settings: Parameters<typeof useChromium>) {
     const store = "insert" in list ? list : await createStore(list);
     return { store, service: chromium.use(start(store, await freePort())) };
   };
-  /** Serves a list and opens it. Returns when it is shown. */
   const openList = async (
     list: TodoStore | readonly string[],
     path = "",
@@ -137,7 +136,6 @@ export const press = async (page: Page, ...keys: readonly string[]): Promise<voi
   for (const key of keys) await page.keyboard.press(key);
 };
 
-/** Returns the titles “to-do 1”, “to-do 2” and so on. */
 export const numbered = (count: number): string[] =>
   Array.from({ length: count }, (_, index) => `to-do ${index + 1}`);
 
@@ -147,7 +145,6 @@ interface StoredTodo {
   readonly done: boolean;
 }
 
-/** Returns the to-dos in a store. */
 export const storedTodos = async (store: TodoStore): Promise<StoredTodo[]> => {
   const { json } = await store.list({});
   const isOnePiece = json instanceof Uint8Array || json instanceof Blob;

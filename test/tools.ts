@@ -28,7 +28,6 @@ const TOOLS = {
 
 export type Tool = keyof typeof TOOLS;
 
-/** Returns whether tests know a program of this name. */
 export const isTool = (name: string): name is Tool => Object.hasOwn(TOOLS, name);
 
 /** Returns why tests that need a program cannot run; `undefined` where the program is installed. */

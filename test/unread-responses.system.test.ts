@@ -18,7 +18,6 @@ const MAX_GROWTH_MIB = 60;
 
 const { cert, options } = certificateIn(folder);
 
-/** Starts the server with TLS. */
 async function serveTls() {
   const server = serve(options);
   const url = await server.url;
@@ -49,7 +48,6 @@ interface Resource {
   readonly leastBytes: number;
   readonly prepare?: (session: ClientHttp2Session) => Promise<void>;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Changes a to-do before each request. */
   readonly withWrites?: true;
 }
 

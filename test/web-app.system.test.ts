@@ -35,7 +35,6 @@ const sh = (where: string, commands: string): Promise<string> =>
     }),
   );
 
-/** Writes the blocks of a page that are files below a folder. */
 async function writeFiles(page: typeof GUIDE, where: string): Promise<void> {
   for (const { text } of page.blocks) {
     const [, path] = /^\/\/ (\S+\.tsx?)\n/.exec(text) ?? [];

@@ -164,7 +164,6 @@ function property(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
 }
 
-/** Reads the output of a program up to the group of a pattern. */
 async function readOutput(output: ReadableStream<Uint8Array<ArrayBuffer>>, pattern: RegExp): Promise<string> {
   let text = "";
   const decoder = new TextDecoder();

@@ -6,7 +6,6 @@ const read = (name: string): string =>
 const text = read("ci.yml");
 const site = read("site.yml");
 
-/** Returns the jobs of a workflow: their names and their texts. */
 const jobsOf = (workflow: string) =>
   [...workflow.matchAll(/^ {2}([\w-]+):\n((?: {4,}.*\n)+)/gm)]
     .filter(([, , job = ""]) => job.includes("runs-on:"))

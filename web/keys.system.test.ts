@@ -31,7 +31,6 @@ function start(privateMode = false) {
 describeInChromium("API keys page", () => {
   const { open, use } = useChromium();
 
-  /** Opens the page of a service that has keys with these names. */
   async function openKeys(names: readonly string[] = [], options: BrowserContextOptions = {}) {
     const service = use(start());
     const keys = await Array.fromAsync(names, (name) => mint(service.keys, name));
@@ -48,7 +47,6 @@ describeInChromium("API keys page", () => {
   const untilForgotten = (page: Page, token: string): Promise<void> =>
     until(async () => !(await page.content()).includes(token), "the page forgets the token");
 
-  /** Submits the form with a name, and waits for the token. */
   async function createOn(page: Page, name: string): Promise<void> {
     await fill(page, name);
     await create(page);

@@ -38,13 +38,11 @@ const untilSignedIn = (page: Page): Promise<void> =>
 describeInChromium("a signed-in browser", () => {
   const { open, use } = useChromium(PHONE);
 
-  /** Opens a private service. */
   async function openService(options: BrowserContextOptions = {}) {
     const service = use(await startShared());
     return { service, ...(await open(service.url, options)) };
   }
 
-  /** Opens the list of a private service in a browser that is signed in. */
   async function openAs(person: typeof ANN, options: BrowserContextOptions = {}) {
     const opened = await openService(options);
     await signIn(opened.page, person);

@@ -14,7 +14,6 @@ import { until } from "../test/until.ts";
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } as const;
 const NUMBERS = Array.from({ length: 12 }, (_, index) => `to-do ${12 - index}`);
 
-/** Sends the events of a finger to the page. */
 async function useFinger(page: Page) {
   const devTools = await page.context().newCDPSession(page);
   const send = (type: "touchStart" | "touchMove" | "touchEnd", points: { x: number; y: number }[]) =>

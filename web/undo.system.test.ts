@@ -14,7 +14,6 @@ import {
   useTodosPage,
 } from "../test/todos-page.ts";
 
-/** Counts the requests of a page that change to-dos. */
 function countWrites(page: Page): () => number {
   let count = 0;
   page.on("request", (request) => {

@@ -5,7 +5,6 @@ import { skipFor } from "../../test/skip.ts";
 import { openTerminal, whyNoTerminal } from "../../test/terminal.ts";
 import { getVariables, SERVE_SETTING_GROUPS, SERVE_SETTINGS } from "../config/settings.ts";
 
-/** Returns the help of a command, and the headings in it. */
 async function helpOf(...args: readonly string[]) {
   const { code, stdout, stderr } = await callTodo([...args, "--help"]);
   expect([code, stderr]).toEqual([0, ""]);

@@ -127,7 +127,6 @@ async function rotated(keys: KeyStore, { id }: Key, overlap: number, now = NOW) 
   return minted;
 }
 
-/** Returns the name of the client that holds a token at a time. */
 const nameAt = async (keys: KeyStore, token: string, now: number) =>
   (await createKeyLookup(keys, () => now)(token))?.name;
 

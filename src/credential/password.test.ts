@@ -8,7 +8,6 @@ const MAX_CONCURRENT = 2;
 const MAX_QUEUED = 64;
 const HASH = Bun.password.hash("secret", { algorithm: "bcrypt", cost: 4 });
 
-/** Returns a verifier whose verifications the test completes. */
 function controlledVerifier() {
   const started: { readonly password: string; readonly end: PromiseWithResolvers<boolean> }[] = [];
   const verify = createPasswordVerifier((password) => {
@@ -118,7 +117,6 @@ test("createPasswordVerifier continues after a hash that cannot be verified", as
   expect(await Promise.all(after)).toEqual([true, true, true]);
 });
 
-/** Runs a function while new threads run other code. Returns the threads that it started. */
 function withThreads(code: string, run: () => void): Worker[] {
   const url = URL.createObjectURL(new Blob([code]));
   const started: Worker[] = [];

@@ -277,7 +277,6 @@ test("setUserEntry and removeUserEntry change no other line", () => {
   const lines = fc.shuffledSubarray([...entries, ...others]);
   fc.assert(
     fc.property(lines, breaks, fc.boolean(), fc.constantFrom(...names), (lines, breaks, ends, name) => {
-      /** Returns the file with `edit` applied to each line. */
       const textOf = (edit: (line: string) => readonly string[]): string =>
         lines
           .flatMap((line, index) =>

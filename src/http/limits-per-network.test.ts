@@ -21,7 +21,6 @@ function start(options: Partial<ServiceOptions> = {}) {
   const streams: EventStream[] = [];
   return {
     ...service,
-    /** Opens a stream, and keeps it open. */
     subscribe: async (headers: Sent = {}): Promise<EventStream> => {
       const stream = await follow(service.url, { headers });
       streams.push(stream);
@@ -36,7 +35,6 @@ function start(options: Partial<ServiceOptions> = {}) {
 
 const OVERLOADED = "503 overloaded";
 
-/** Requests a stream and closes it. */
 const outcome = (service: TestService, headers: Sent = {}) => service.outcome("GET /api/events", { headers });
 
 test("a network, such as an IPv6 /64, may open a quarter of the event streams, and others can open the rest", async () => {

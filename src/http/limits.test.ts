@@ -11,7 +11,6 @@ import { ServiceError } from "../error.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { createService, type ServiceOptions } from "./service.ts";
 
-/** The number of concurrent POSTs. */
 const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 200);
 const OVERLOAD_DELAY_MS = 20;
 
@@ -34,7 +33,6 @@ function stuckStore() {
   );
   return {
     store,
-    /** Resolves when this many inserts wait. */
     until: (count: number): Promise<void> => until(() => waiting === count, `${count} inserts wait`),
     maxWaiting: () => maxWaiting,
     /** Releases the inserts that wait; later ones wait again. */

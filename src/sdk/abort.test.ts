@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { abortOnReturn, linkAbort } from "./abort.ts";
 
-/** Returns a signal, and a function that returns the number of its listeners. */
 function countListeners() {
   const { signal } = new AbortController();
   const listeners = new Set<unknown>();

@@ -38,7 +38,6 @@ function answered(
   return { api, sent };
 }
 
-/** What a stream begins with. */
 const COMMENT = new TextEncoder().encode(":\n");
 
 const stream = (body: string | ReadableStream) =>

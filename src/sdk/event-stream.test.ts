@@ -1,7 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { createParser, type Message, parseEvent } from "./event-stream.ts";
 
-/** Returns the messages of a stream that arrives in these pieces. */
 const messagesIn = (...pieces: readonly string[]): Message[] => pieces.flatMap(createParser());
 
 const message = (id: string, data: string, type = "message"): Message => ({ id, type, data });

@@ -13,7 +13,6 @@ const messages = (first: number, ...changes: readonly (readonly [type: string, d
   changes.map(([type, data], at) => `id: e-${first + at}\nevent: ${type}\ndata: ${data}\n\n`).join("");
 const todo = (id: number, done = false): string => `{"id":${id},"title":"${id}","done":${done}}`;
 
-/** What a stream begins with. */
 const COMMENT = new TextEncoder().encode(":\n");
 
 const stream = (body?: string | ReadableStream): Response =>
@@ -63,7 +62,6 @@ function startStream() {
   return { api, send, close: () => streams.at(-1)?.close(), isAborted };
 }
 
-/** Returns the first state that meets a condition. */
 async function stateWhere(
   states: AsyncGenerator<LiveList, void, undefined>,
   meets: (state: LiveList) => boolean,

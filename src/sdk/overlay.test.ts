@@ -39,7 +39,6 @@ const run = fc.record({
 interface Servers {
   readonly store: TodoStore;
   readonly services: readonly [Service, Service];
-  /** What each id was created with. */
   readonly created: ReadonlyMap<bigint, Parameters<TodoStore["insert"]>>;
 }
 
@@ -88,7 +87,6 @@ const listOf = ({ services: [service] }: Servers) =>
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Returns a client of servers that can be replaced, on a network with delays and lost responses. */
 function clientOf(getServers: () => Servers, nextDelay: () => number, isLost: () => boolean) {
   const streams = new Set<() => void>();
   let requests = 0;
@@ -132,7 +130,6 @@ function clientOf(getServers: () => Servers, nextDelay: () => number, isLost: ()
 interface Bounds {
   /** Own ones that were created, and not rejected or deleted by anyone. */
   least: number;
-  /** All that were ever created. */
   most: number;
   /** How often their state may have changed. */
   changes: number;
@@ -188,7 +185,6 @@ describe("an overlay", () => {
     todo: { id, title: id, done },
   });
 
-  /** Returns an overlay with a new to-do of the same title. */
   const startNew = (after: string, position?: string): Overlay => {
     const overlay = new Overlay();
     if (position !== undefined) overlay.advance(position);

@@ -25,7 +25,6 @@ import { scheduleBackups } from "./backups.ts";
 const root = temporaryFolder();
 const DAY = 24 * 3_600_000;
 
-/** Makes a store with these to-dos. Returns its id. */
 async function makeStore(path: string, ...titles: readonly string[]): Promise<string> {
   const store = await openSqlite(path);
   for (const title of titles) await store.insert(title);
@@ -33,7 +32,6 @@ async function makeStore(path: string, ...titles: readonly string[]): Promise<st
   return store.id ?? "";
 }
 
-/** Makes a store with one to-do, and a folder for its backups. */
 async function newStore(backups = mkdtempSync(join(root, "backups-"))) {
   const path = join(mkdtempSync(join(root, "store-")), "todos.db");
   const id = await makeStore(path, "a");
@@ -43,7 +41,6 @@ async function newStore(backups = mkdtempSync(join(root, "backups-"))) {
   return {
     path,
     backups,
-    /** Returns the name of its backup of the first day of a year. */
     nameIn: (year: number) => `todos-${year}0101T000000Z-${id}.db`,
     /** Returns the names of its backups, the oldest first. */
     names: () =>
@@ -58,7 +55,6 @@ async function newStore(backups = mkdtempSync(join(root, "backups-"))) {
   };
 }
 
-/** Returns the titles of the to-dos in a backup. */
 async function titlesIn(file: string): Promise<string[]> {
   const { stdout } = await callTodo(["export", "--store", `sqlite:${file}`]);
   return jsonLines(stdout)

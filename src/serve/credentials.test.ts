@@ -33,7 +33,6 @@ const NOT_READ = "credentials not read: the previous ones stay in use";
 const openOnce = (flags: Flags, env: Environment = {}, { keys } = openMemory(), log = NOOP_LOG) =>
   openCredentials(readConfig(flags, env), keys, log, () => {});
 
-/** Writes a module. Returns its path. */
 function moduleFile(text: string): string {
   const path = `${file()}.ts`;
   writeFileSync(path, text);

@@ -14,7 +14,6 @@ beforeEach(() => {
   path = join(folder, "file");
 });
 
-/** Returns a function that writes a text. */
 const writing = (text: string) => async (part: string) => {
   writeFileSync(part, text);
   return text.length;

@@ -30,7 +30,6 @@ async function read(
   return received;
 }
 
-/** Returns the number of live objects after a garbage collection. */
 function objects(): number {
   Bun.gc(true);
   return heapStats().objectCount;

@@ -11,7 +11,6 @@ import { parseMadeWith } from "./records/key-row.ts";
 
 const MAX_ID = 2n ** 63n - 1n;
 
-/** Parses a text in chunks of the given size. */
 function read(text: string | Uint8Array, pieceLength = 64, keys: TransferOptions["keys"] = "include") {
   const bytes = Buffer.from(text);
   const reader = new NdjsonReader({ maxId: MAX_ID, keys });
@@ -47,7 +46,6 @@ const lost = (n: number, name: string): string => `line ${n}: has "${name}", whi
 const incomplete = (said: number, what: string, found: number): string =>
   `the file is incomplete: the header says ${said} ${what}, but it has ${found}`;
 const tooLong = (n: number): string => `line ${n}: is longer than 65536 bytes`;
-/** The rule of a time. */
 const TIME = "must be a whole number from 0 to 8640000000000000";
 const header = (lastId: number | bigint, todos: number): string =>
   encodeHeader({ lastId: BigInt(lastId), todos });
@@ -90,9 +88,7 @@ describe("NdjsonReader", () => {
   const RECORDS = [RECORD, { keyHash: sha256("b"), titleHash: sha256("y"), id: MAX_ID, createdAt: 6 }];
   const keysHead = encodeHeader({ lastId: 2n, todos: 1, keys: 2 });
   const recordsHead = encodeHeader({ lastId: MAX_ID, todos: 1, idempotencyRecords: 2 });
-  /** A file with API keys. */
   const keyLines = (...keys: readonly string[]): string => lines(keysHead, line(2), ...keys);
-  /** A file with records of idempotency keys. */
   const recordLines = (...records: readonly string[]): string => lines(recordsHead, line(2), ...records);
 
   test("parses the API keys of an export", () => {

@@ -15,7 +15,6 @@ const step = fc.record({
   outcomes: fc.array(fc.constantFrom("ok", "ok", "ok", "lost", "failed", "rejected"), { minLength: 1 }),
 });
 
-/** A service that knows idempotency keys. */
 function createServer() {
   const todos = new Map<TodoId, { title: string; done: boolean }>();
   const keys = new Map<TodoId, TodoId>();
@@ -41,7 +40,6 @@ function createServer() {
   };
 }
 
-/** Pages of one browser, one after the other. */
 function createPages() {
   let changes: readonly Change[] = [];
   let own = new Set<string>();

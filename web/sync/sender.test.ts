@@ -154,7 +154,6 @@ describe("the unsent changes", () => {
     used = new AsyncDisposableStack();
   });
 
-  /** Opens a page of a new service. */
   async function open(list: TodoStore | readonly string[]) {
     const store = "insert" in list ? list : await createStore(list);
     const service = used.use(startService({ store }));

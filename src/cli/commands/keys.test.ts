@@ -16,7 +16,6 @@ import { openSqlite } from "../../storage/sqlite/store.ts";
 
 const folder = temporaryFolder();
 const newPath = storePathsIn(folder);
-/** Returns the path of a new store and the arguments that select it. */
 function newStore() {
   const path = newPath();
   return { path, store: ["--store", `sqlite:${path}`] };

@@ -43,7 +43,6 @@ async function startForgetful() {
       for (const title of titles) await add(service, title);
       isAway = false;
     },
-    /** Resolves after this many requests. */
     asked: (times: number) => until(() => (proxy.struck().pass ?? 0) >= times, `${times} requests`),
     [Symbol.asyncDispose]: async () => {
       await proxy[Symbol.asyncDispose]();
@@ -56,7 +55,6 @@ interface Served {
   readonly url: string;
 }
 
-/** Runs `todo` with pipes instead of a terminal. */
 const todo = ({ url }: Served, args: readonly string[], input?: string): Promise<Outcome> =>
   callTodo(args, { TODO_URL: url }, input);
 const fails = (served: Served, args: readonly string[], code: number) =>

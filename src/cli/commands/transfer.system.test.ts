@@ -14,7 +14,6 @@ const on = (path: string): readonly string[] => ["--store", `sqlite:${path}`];
 
 const ran = (args: readonly string[]) => ended(runTodo(args));
 
-/** Returns an export of this many to-dos. */
 function exportOf(todos: number): string {
   const lines = [`{"todoService":1,"lastId":"${todos}","todos":${todos}}`];
   for (let id = 1; id <= todos; id++)

@@ -229,7 +229,6 @@ function hasBytes(descriptor: number): boolean {
 }
 
 describe("--with-keys", () => {
-  /** Creates a store with one to-do and one API key; returns its path and the token. */
   async function storeWithKey(): Promise<{ path: string; token: string }> {
     const path = newPath();
     await fill(path, line(1));

@@ -9,7 +9,6 @@ import { parseUsers } from "../../credential/user.ts";
 
 const folder = temporaryFolder();
 
-/** Runs `todo users` on a file. */
 async function users(path: string, args: readonly string[], input?: string) {
   await using command = runTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
   return { code: await command.exited, stdout: command.stdout() };

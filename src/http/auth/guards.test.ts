@@ -24,7 +24,6 @@ const AUTHORIZED = asUser(USER, PASSWORD);
 const checkUser = createFixedUserCheck(USER, PASSWORD);
 const credentials = { lookupClient, checkUser };
 
-/** Creates a service with the user, for requests from other addresses. */
 const createWithUser = (options: Partial<ServiceOptions> = {}) =>
   createService({ store: openMemory(), credentials: { checkUser }, ...options });
 

@@ -24,7 +24,6 @@ async function startPrivate(options: Partial<ServiceOptions> = {}) {
   return { ...service, key: await mint(service.store.keys, "phone") };
 }
 
-/** Returns a store whose every call is noted and fails. */
 function forbiddenStore(calls: string[]): TodoStore {
   return storeOfOnly((operation) => () => {
     calls.push(operation);

@@ -365,7 +365,6 @@ function failsAtSecond(): Partial<TodoStore> {
   return { position: async () => (++calls % 2 === 1 ? { epoch: "f", sequence: 1 } : fail()) };
 }
 
-/** A memory store that counts its iterators. */
 async function watchedStore() {
   const memory = openMemory();
   return { ...watch(memory), start: await here(memory) };

@@ -20,7 +20,6 @@ const AUTHORIZED = as(ROOT);
 const TOKEN = /^todo_\w{49}$/;
 const ID = /^\w{8}$/;
 
-/** A service with a key store and its own clock. */
 function serveKeys(options: Partial<ServiceOptions> = {}) {
   const clock = { now: NOW };
   const date = () => clock.now;
@@ -44,7 +43,6 @@ function serveKeys(options: Partial<ServiceOptions> = {}) {
     keys,
     post,
     list,
-    /** Creates a key and expects success. */
     make: async (body: object): Promise<Minted> => minted(await post("/admin/keys", body)),
   };
 }
@@ -200,7 +198,6 @@ test("the endpoints of API keys respond with 503 without details if the store is
   expect(served.logText()).not.toContain("key created");
 });
 
-/** Returns the log lines about keys: message and fields. */
 const audit = ({ lines }: ReturnType<typeof serveKeys>) =>
   lines.flatMap(({ level, message, fields }) =>
     message.startsWith("key ") ? [[level, message, fields]] : [],

@@ -28,11 +28,9 @@ function startWithKeys() {
   return startService({ store, credentials: { keys: store.keys, checkUser } });
 }
 
-/** Returns the HTML of a page. */
 const htmlOf = async ({ send }: TestService, path = "/"): Promise<string> =>
   (await send("GET", path, OPENED)).text();
 
-/** Returns the paths of a page's assets. */
 const partsOf = (html: string): readonly string[] => [
   ...new Set([...html.matchAll(/="(\/assets\/[^"]+)"/g)].map(([, path = ""]) => path)),
 ];

@@ -22,7 +22,6 @@ interface Jar {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** A browser that is signed in. */
 interface Browser extends Jar {
   readonly id: string;
   readonly name: string;
@@ -77,7 +76,6 @@ async function startPrivate(scope: Scope = "write", network: ServiceOptions["net
     expect(response.status).toBe(201);
     return { ...(await jsonOf(response)), ...cookieOf(response) };
   };
-  /** Makes a link, and returns its code. */
   const newCode = async (init: Jar, path = "/api/session/links"): Promise<string> => {
     const response = await service.send("POST", path, init);
     expect(response.status).toBe(201);

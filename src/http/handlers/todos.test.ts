@@ -6,7 +6,6 @@ import { ServiceError } from "../../error.ts";
 import { openMemory } from "../../storage/memory/store.ts";
 import type { TodoList, TodoStore } from "../../todo.ts";
 
-/** Creates a to-do and returns its JSON text. */
 async function create({ sendJson }: TestService, title: string): Promise<string> {
   const response = await sendJson("POST", "/api/todos", { title });
   expect(response.status).toBe(201);
@@ -172,7 +171,6 @@ function failingStore(error: unknown, isLate: boolean): TodoStore {
   return storeOfOnly((operation) => (isLate && operation !== "events" ? async () => fail() : fail));
 }
 
-/** A store that returns the given lists. */
 const storeOfLists = (json: () => TodoList["json"]): TodoStore =>
   storeWith({ list: () => ({ position: { epoch: "e", sequence: 1 }, json: json() }) });
 

@@ -72,7 +72,6 @@ const surfaces: readonly [path: string, init: RequestInit, status: number][] = [
   ["/api/todos/1", { method: "DELETE" }, 500],
 ];
 
-/** Returns the parts of a response that are the same on every connection. */
 async function seen(response: Response) {
   // Only HTTP/1.1 sends a length in a response to HEAD, and Keep-Alive.
   const left = ["date", "content-length", "connection", "keep-alive"];

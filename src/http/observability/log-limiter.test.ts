@@ -12,9 +12,7 @@ function limited() {
     lines,
     write: limiter.topic((fields) => lines.push(fields)),
     waiting,
-    /** Runs the next scheduled summary. */
     tick: (): void => waiting.shift()?.run(),
-    /** Returns the lines since the last call. */
     newLines: (): object[] => lines.splice(0),
   };
 }

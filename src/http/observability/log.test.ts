@@ -50,13 +50,11 @@ function failing() {
   const service = startService({ store });
   return {
     ...service,
-    /** Returns the lines that are written for one request that fails. */
     linesOf: async (error: unknown) => {
       thrown = error;
       await fetch(`${service.url}/api/todos/1`);
       return service.lines.splice(0);
     },
-    /** Returns the lines that are written when the summaries are due. */
     summaries: () => {
       service.close();
       return service.lines.splice(0);

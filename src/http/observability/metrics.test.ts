@@ -15,7 +15,6 @@ import type { ServiceOptions } from "../service.ts";
 import { NOOP_LOG } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 
-/** A service with an observer, and its metrics on a separate port. */
 function startObserved(options: Partial<ServiceOptions> = {}) {
   const metrics = new Metrics({ version: "1.2.3", runtime: "bun 4.5.6" });
   const store = options.store ?? openMemory();
@@ -42,7 +41,6 @@ const json = (body: unknown): RequestInit => ({
   headers: { "Content-Type": "application/json" },
   body: JSON.stringify(body),
 });
-/** The change of one series by one. */
 const one = (name: string, labels: string) => ({ [`${name}{${labels}}`]: 1 });
 const ofAuthentication = (surface: string, outcome: string) =>
   one("todo_authentications_total", `surface="${surface}",outcome="${outcome}"`);

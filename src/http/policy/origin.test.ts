@@ -12,7 +12,6 @@ const EXPOSED = "ETag, Link, Location, Retry-After, Todo-Position, X-Request-Id"
 const TOKEN = { Authorization: "Bearer good" };
 const lookupClient = (token: string) => (token === "good" ? { name: "client" } : undefined);
 
-/** The CORS headers of a response. */
 const corsOf = ({ headers }: Response) =>
   Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-")));
 
@@ -212,7 +211,6 @@ interface Sent {
   readonly network?: NonNullable<ServiceOptions["network"]>;
 }
 
-/** Starts a service with a to-do and a key. */
 async function withKey(network: Sent["network"]) {
   const store = openMemory();
   await store.insert("first");

@@ -51,18 +51,15 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   /** For roles and passwords, because another server may authenticate differently. */
   const testWithOwnServer = test.skipIf(skipFor(whyNoDatabase));
 
-  /** What the current test has opened. */
   let opened = new AsyncDisposableStack();
   afterEach(async () => {
     await opened.disposeAsync();
     opened = new AsyncDisposableStack();
   });
 
-  /** Opens a store, and closes it after the test. */
   const open = async (url: string, options?: PostgresOptions): Promise<Store> =>
     opened.adopt(await openPostgres(url, { ...PATIENT, ...options }), (store) => store.close());
 
-  /** Opens two stores on one new database. */
   async function openTwo(options?: PostgresOptions) {
     const url = await databases.newDatabase();
     return { url, one: await open(url, options), other: await open(url, options) };
@@ -70,7 +67,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   const openProxy = async (...to: Parameters<typeof startProxy>) => opened.use(await startProxy(...to));
 
-  /** Changes a setting of a database for later connections. */
   const setDefault = (url: string, setting: string) =>
     databases.query(`ALTER DATABASE ${databaseOf(url)} SET ${setting}`);
 
@@ -625,7 +621,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
   });
 
   describe("a role with USAGE and EXECUTE only", () => {
-    /** Creates a role, grants it rights on a database, and returns its URL. */
     async function newRole(url: string, grants: (role: string) => string): Promise<string> {
       const restricted = new URL(url);
       restricted.username = `of_${restricted.pathname.slice(1)}`;
@@ -711,7 +706,6 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
 const TRANSFER: TransferOptions = { signal: new AbortController().signal };
 
-/** Exports a database to memory. */
 async function exportedText(url: string, keys: "include" | "omit") {
   let text = "";
   const write = async (more: string): Promise<void> => {

@@ -155,7 +155,6 @@ type Injury = readonly [
   what: string,
   store: () => Promise<string>,
   injure: (path: string) => unknown,
-  /** What each command says that notices it. */
   said: string,
   noticedBy: readonly string[],
 ];
@@ -163,7 +162,6 @@ type Injury = readonly [
 const EMPTY_NOTICED_BY = ["doctor", "backup", "export", "migrate", "check", "restore from it"];
 const USERS = ["serve", "keys", "doctor", "backup", "export", "import", "check"];
 const READERS = [...USERS, "restore from it"];
-/** All commands that use the store at its path. */
 const IN_PLACE = [...USERS, "migrate"];
 const ANY_FORMAT = [...IN_PLACE.filter((name) => name !== "check"), "restore from it"];
 const ALL = Object.keys(COMMANDS);
@@ -331,12 +329,10 @@ describe.skipIf(skipFor(whyWritable))("a store whose file cannot be written", ()
   });
 });
 
-/** A backup, and an export. */
 const sound = copiesOf(newPath, async (path) => {
   await backup(await stopped(), path, { signal });
 });
 
-/** Returns the warnings of a start. */
 async function warningsOf(path: string): Promise<readonly string[]> {
   const warnings: string[] = [];
   await (await openSqlite(path, { onWarning: (message) => warnings.push(message) })).close();

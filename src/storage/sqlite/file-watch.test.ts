@@ -35,7 +35,6 @@ const folder = temporaryFolder();
 const { signal } = new AbortController();
 let folders = 0;
 
-/** Returns the path of a store in a folder of its own. */
 function newPath(): string {
   const own = join(folder, `${++folders} my to-dos`);
   mkdirSync(own);
@@ -111,7 +110,6 @@ function runSql(path: string, ...statements: readonly string[]): void {
 interface Injury {
   readonly injure: (path: string) => unknown;
   readonly said: string;
-  /** Puts the right files back. */
   readonly undo?: (path: string) => unknown;
 }
 

@@ -29,7 +29,6 @@ async function made(keys: KeyStore, name: string, lifetime?: number): Promise<Mi
   return minted;
 }
 
-/** Returns the client that holds a token, according to each store. */
 const namesAt = (now: number, token: string, ...stores: readonly { readonly keys: KeyStore }[]) =>
   Promise.all(stores.map(async ({ keys }) => (await createKeyLookup(keys, () => now)(token))?.name));
 

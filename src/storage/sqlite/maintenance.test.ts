@@ -345,7 +345,6 @@ describe("restore", () => {
   });
 });
 
-/** Returns what an export wrote. */
 function writer() {
   const written = { text: "", pieces: 0 };
   const write = async (piece: string): Promise<void> => {

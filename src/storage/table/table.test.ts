@@ -46,7 +46,6 @@ async function textOfList(json: TodoList["json"]): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-/** Applies a change to a table and to its model. */
 function apply(table: Table, model: Todo[], { kind, number, titleLength }: Change): void {
   const index = number % Math.max(model.length, 1);
   const todo = model[index];
