@@ -61,7 +61,6 @@ const ADMIN = /^\w+ \/admin\/$/;
 
 const matches = (route: Route, { method, path }: ParsedRequest): boolean => route.test(`${method} ${path}`);
 
-/** Changes the requests of a route before they are handled. */
 const withRequest = (
   route: Route,
   change: (request: ParsedRequest, state: State) => Partial<ParsedRequest> | Promise<Partial<ParsedRequest>>,
@@ -96,7 +95,6 @@ const before = (route: Route, change: (state: State, request: ParsedRequest) => 
     return undefined;
   });
 
-/** Responds to the requests of a route that match with an error. */
 const reject = (
   route: Route,
   status: number,
@@ -110,7 +108,6 @@ const withResponse = (
   change: (response: Response, request: ParsedRequest, state: State) => Response | Promise<Response>,
 ): Handler => override(route, (request, state) => change(handleRequest(request, state), request, state));
 
-/** Replaces the responses to requests of a route that have a status. */
 const withAnswer = (
   route: Route,
   status: number,
@@ -126,7 +123,6 @@ const withHeader = (route: Route, status: number, name: string, value: string): 
     return response;
   });
 
-/** Handles POST requests whose title matches `when` by `handle`. */
 const overrideTitle = (
   when: (title: string) => boolean,
   handle: (title: string, state: State) => Response,
@@ -138,7 +134,6 @@ const overrideTitle = (
 
 const isValid = (title: string): boolean => title.trim() !== "" && title.length <= 120;
 
-/** Rejects titles that match. */
 const rejectTitle = (when: (title: string) => boolean): Handler => overrideTitle(when, () => problem(422));
 
 const isDone = ({ path }: ParsedRequest, state: State): boolean => findTodo(path, state)?.done === true;
@@ -172,7 +167,6 @@ const withText = (
 const inText = (route: Route, pattern: RegExp | string, replacement: string): Handler =>
   withText(route, (text) => text.replace(pattern, replacement));
 
-/** Changes the state after requests of a route that the reference server answers with a status. */
 const after = (
   route: Route,
   status: number,
@@ -271,11 +265,9 @@ function withCookie(route: Route): Handler {
   };
 }
 
-/** Accepts any credentials for other methods than GET. */
 const guardingOnlyGet = (route: Route): Handler =>
   accept(route, (sent, { method }) => method !== "GET" && sent !== "");
 
-/** Returns the user and the password of a Basic header, or empty texts. */
 function parseBasic(authorization: string): [name: string, password: string] {
   const [, encoded = ""] = /^Basic (.+)$/.exec(authorization) ?? [];
   const [, name = "", password = ""] = /^(.*?):(.*)$/s.exec(Buffer.from(encoded, "base64").toString()) ?? [];

@@ -68,7 +68,6 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
     });
   }
 
-  /** Sends a request from the engine's network with options of curl. Returns the status and the body. */
   async function request(url: string, ...options: readonly string[]) {
     const { stdout, stderr } = await ended(
       engine.runInNetwork([
@@ -263,7 +262,6 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
     });
   });
 
-  /** Returns the configuration as Docker reads it. */
   async function configOf(compose: readonly string[], folder: string): Promise<Config> {
     return JSON.parse(await engine.system.output([...compose, "config", "--format=json"], { folder }));
   }
@@ -368,7 +366,6 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
   );
 });
 
-/** The parts of a compose file that these tests check. */
 interface Config {
   readonly services: Readonly<
     Record<

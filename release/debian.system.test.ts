@@ -37,11 +37,7 @@ const START = `
   exec unshare --pid --fork --kill-child --mount-proc systemd-nspawn --quiet --directory="$0" --boot --register=no --keep-unit --private-network \\
     --volatile=overlay --console=read-only --machine="$2" --bind-ro="$1:/packages"`;
 
-/**
- * Builds Debian 12 with systemd as its first process, and boots it.
- * @param below the folder of the file system
- * @param packages the folder that the system sees as /packages
- */
+/** Builds Debian 12 with systemd as its first process in a folder, and boots it. The system sees `packages` as /packages. */
 async function bootSystemd(below: string, packages: string): Promise<System> {
   const root = await buildDebian("bookworm", "systemd,systemd-sysv,dbus,procps,curl,openssl", below);
   const group = `todo-systemd-${process.pid}`;

@@ -4,7 +4,6 @@ import { callTool, startStdioClient } from "../test/mcp-client.ts";
 import { startService, type TestService } from "../test/service.ts";
 import { bypassProxiesOnLoopback } from "./proxy-variables.ts";
 
-/** A proxy that rejects each request, and remembers its first line. */
 function startProxy() {
   const seen: string[] = [];
   const server = Bun.listen({

@@ -13,7 +13,6 @@ const folder = temporaryFolder();
 
 const file = filesIn(folder);
 
-/** Returns the message of the UsageError that readConfig throws. */
 function complaint(flags: Flags, env: Environment): string {
   try {
     readConfig(flags, env);

@@ -13,7 +13,6 @@ import { readLogin } from "./stored-login.ts";
 const folder = temporaryFolder();
 let files = 0;
 
-/** Each text file of the configuration: its text, and what a command or a start reads from it. */
 const FILES: Readonly<Record<string, [text: string, read: (path: string) => unknown, found: unknown]>> = {
   "a password": [
     "pässword\n",

@@ -43,7 +43,6 @@ test("createFixedUserCheck accepts an empty user name and password only if they 
   ]);
 });
 
-/** Returns a check with the hashes, clock and verifications that it uses. */
 function checking(initial: Readonly<Record<string, string>>) {
   const hashes = new Map(Object.entries(initial));
   const verified: (readonly [password: string, passwordHash: string])[] = [];

@@ -9,7 +9,6 @@ type Security = readonly Readonly<Record<string, unknown>>[];
 type PathItem = Readonly<Record<string, { readonly security?: Security }>>;
 
 const paths: Readonly<Record<string, PathItem>> = contract.paths;
-/** Which credentials each operation accepts. */
 const operations = Object.entries(paths).flatMap(([path, item]) =>
   Object.entries(item).map(([method, { security = [] }]) => ({
     method: method.toUpperCase(),
@@ -25,7 +24,7 @@ const UNKNOWN = ["GET /api/nowhere", "POST /api/nowhere", "PUT /api/todos", "PAT
     return { method, path, security: [{}, { bearer: [] }, { basic: [] }, ...cookie] };
   },
 );
-/** Starts a service with a to-do, the user ann, an API key, and in private mode a browser that is signed in. */
+
 async function start(privateMode: boolean) {
   const store = openMemory();
   await store.insert("x");

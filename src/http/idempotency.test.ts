@@ -12,7 +12,6 @@ const KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"';
 const post = ({ sendJson }: TestService, title: unknown, key = KEY): Promise<Response> =>
   sendJson("POST", "/api/todos", { title }, { headers: { "Idempotency-Key": key } });
 
-/** Returns every part of a response that a client can see. */
 async function whole(response: Response) {
   return [response.status, response.headers.get("location"), await response.text()];
 }

@@ -205,17 +205,14 @@ test.each(cases)(
   },
 );
 
-/** Longer than any test takes. */
 const NEVER_MS = 3_600_000;
 const X_FROM = (address: string) => ({ ...POST_TODO, "x-forwarded-for": address });
 
-/** A service over TLS behind a trusted proxy, and one HTTP/2 session with it. */
 function serveTls(options: Partial<ServiceOptions>) {
   const server = startTls({ network: { trustedProxies: ["127.0.0.1"] }, ...options });
   return { ...server, session: server.session() };
 }
 
-/** Begins a request and sends the first byte of its body. */
 function begin(session: ClientHttp2Session, headers: Record<string, string> = POST_TODO) {
   const stream = session.request(headers);
   const answer = answerOf(stream);

@@ -8,10 +8,8 @@ import type { ServiceOptions } from "./service.ts";
 
 type Sent = Readonly<Record<string, string>>;
 
-/** Returns the headers that a trusted proxy sends for a client. */
 const from = (address: string): Sent => ({ "X-Forwarded-For": address });
 
-/** Starts a service behind a trusted proxy. Disposing it closes its streams. */
 function start(options: Partial<ServiceOptions> = {}) {
   const service = startService({
     ...options,

@@ -14,7 +14,6 @@ import { createService, type ServiceOptions } from "./service.ts";
 const CONCURRENT_POSTS = Number(process.env.TODO_TEST_AT_ONCE ?? 200);
 const OVERLOAD_DELAY_MS = 20;
 
-/** A store whose inserts wait until the test releases them. */
 function stuckStore() {
   const memory = openMemory();
   let released = Promise.withResolvers<void>();

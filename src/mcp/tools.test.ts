@@ -54,7 +54,6 @@ test.each(TOOL_DEFINITIONS.map((tool) => [tool.name, tool] as const))(
   },
 );
 
-/** Starts a service with these to-dos. Those whose titles start with `x ` are done. */
 async function startWith(titles: readonly string[]): Promise<TestService> {
   const store = openMemory();
   for (const title of titles) {

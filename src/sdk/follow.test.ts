@@ -40,7 +40,6 @@ function scripted(
   return { api, requests };
 }
 
-/** Returns a client of a service with to-dos 1 to 3, and a function that sends text in its event stream. */
 function startStream() {
   const streams: ReadableStreamDefaultController<Uint8Array>[] = [];
   const signals: AbortSignal[] = [];

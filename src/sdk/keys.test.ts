@@ -29,7 +29,6 @@ function start(privateMode = false) {
   };
 }
 
-/** Returns the code of the error that a call rejects with. */
 async function codeOf(call: Promise<unknown>): Promise<unknown> {
   const error = await errorOf(call);
   return error instanceof TodoApiError ? error.code : error.name;

@@ -42,7 +42,6 @@ interface Servers {
   readonly created: ReadonlyMap<bigint, Parameters<TodoStore["insert"]>>;
 }
 
-/** Starts services with a store that has what another one has, or with an empty one. */
 async function start(lastId: bigint, kept?: Servers): Promise<Servers> {
   const store = openMemory({ maxEvents: MAX_EVENTS, lastId });
   const created = new Map<bigint, Parameters<TodoStore["insert"]>>();
@@ -67,7 +66,6 @@ async function stop({ store, services }: Servers): Promise<void> {
   await store.close();
 }
 
-/** Calls the handler of a request, without a socket. */
 async function call({ routes }: Service, url: string, init: RequestInit): Promise<Response> {
   const { pathname } = new URL(url);
   const id = /^\/api\/todos\/(.*)/.exec(pathname)?.[1];

@@ -6,7 +6,6 @@ import { until } from "../../test/until.ts";
 import { openMemory } from "../storage/memory/store.ts";
 import { type LiveList, TodoApi } from "./client.ts";
 
-/** Returns a service in private mode, and a client that keeps its cookie as a browser does. */
 async function startPrivate() {
   const store = openMemory();
   const service = startWith(store);
@@ -31,7 +30,6 @@ async function startPrivate() {
   return { api, url, jar, createLink, store, token, [Symbol.asyncDispose]: service[Symbol.asyncDispose] };
 }
 
-/** Returns the states of a list, and a function that resolves when its last state meets a condition. */
 function watch(api: TodoApi) {
   const list = api.follow();
   const states: LiveList[] = [];

@@ -42,7 +42,6 @@ async function newStore(backups = mkdtempSync(join(root, "backups-"))) {
     path,
     backups,
     nameIn: (year: number) => `todos-${year}0101T000000Z-${id}.db`,
-    /** Returns the names of its backups, the oldest first. */
     names: () =>
       readdirSync(backups)
         .filter((name) => name.includes(id))

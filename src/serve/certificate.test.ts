@@ -40,7 +40,6 @@ function watch(certificate = makeCertificate(), renew?: TlsListener["renew"]) {
     replaceCert: (text: string) => renameSync(file(text), cert),
     replaceKey: (text: string) => renameSync(file(text), key),
     removeCert: () => rmSync(cert),
-    /** Checks the files. Returns the log lines since the last check. */
     check: async () => {
       for (const check of checks) await check();
       return lines.splice(0).map(({ fields, ...line }): object => ({ ...line, ...fields }));

@@ -110,7 +110,6 @@ const hostile = new Proxy(new Error("hostile"), {
 /** Any character that ends a line for some reader, or changes what a terminal shows. DEL does neither. */
 const UNSAFE = /[[\p{Cc}\p{Zl}\p{Zp}\p{Cs}]--\x7f]/v;
 
-/** Returns the members of a JSON line. Fails if it is more than one line. */
 function parse(line: string): Readonly<Record<string, unknown>> {
   expect(line).toEndWith("\n");
   expect(line.slice(0, -1)).not.toMatch(UNSAFE);

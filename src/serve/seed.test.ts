@@ -12,7 +12,6 @@ import { seedStore } from "./seed.ts";
 
 const file = filesIn();
 
-/** Seeds a store at a URL, with at most 5 to-dos by default. */
 async function seed(url: string, path: string, maxTodos = "5") {
   const { store: config } = readConfig({ seed: path, store: url, maxTodos }, {});
   const open = () => openStore(url, {});

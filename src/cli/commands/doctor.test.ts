@@ -30,7 +30,6 @@ async function doctor(args: readonly string[], variables: Readonly<Record<string
   return { code, lines, stderr };
 }
 
-/** Creates a store with one to-do. Returns its path, its id and the arguments that select it. */
 async function newStore() {
   const path = file();
   const store = await openSqlite(path);

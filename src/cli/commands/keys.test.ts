@@ -28,7 +28,6 @@ const ADDRESS = "https://todo.example.com";
 const keys = (...args: readonly string[]): Promise<Outcome> => callTodo(["keys", ...args]);
 const refusal = (...args: readonly string[]): Promise<string> => complaintOf(keys(...args));
 
-/** Runs a command that prints a token. Returns the token, standard error, and the id in it. */
 async function tokenOf(...args: readonly string[]) {
   const { code, stdout, stderr } = await keys(...args);
   expect([code, stdout]).toEqual([0, expect.stringMatching(/^todo_\w{49}\n$/)]);
@@ -40,7 +39,6 @@ async function tokenOf(...args: readonly string[]) {
 const whoamiAll = (url: string, ...tokens: readonly string[]) =>
   Promise.all(tokens.map((token) => whoami(url, token)));
 
-/** Creates a key without a command. */
 async function addKey(path: string, name: string, lifetime?: number, now?: number): Promise<MintedKey> {
   const { keys: stored, close } = openSqliteKeys(path, { createIfMissing: true });
   const minted = await mint(stored, name, { lifetime, ...(now !== undefined && { now }) });
@@ -161,7 +159,6 @@ describe("todo keys", () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  /** Returns the code in the one line of an output, which is a link to this address. */
   const codeIn = (address: string, stdout: string): string => {
     expect(stdout).toMatch(/^[^\n]+#sign-in=\w{22}\n$/);
     expect(stdout).toStartWith(`${address}/#`);

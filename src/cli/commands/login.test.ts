@@ -16,7 +16,6 @@ const startPrivate = (): TestService =>
     credentials: { lookupClient: (token) => (token === TOKEN ? { name: "alice\x1b[31m" } : undefined) },
   });
 
-/** Returns a home without a login, and commands that use it. */
 function createHome() {
   const config = join(mkdtempSync(join(folder, "home-")), "config");
   const todo = (args: readonly string[], { input = "", ...variables }: Record<string, string> = {}) =>

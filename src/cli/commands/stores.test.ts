@@ -157,15 +157,14 @@ test("todo backup and todo restore count one to-do in the singular, and name the
   expect(stdout).toContain(`moved the old store to ${path}.`);
 });
 
-/** Makes a store with three to-dos, and runs a statement on it that damages it. */
-async function makeStore(sql = ""): Promise<string> {
+async function makeStore(damage = ""): Promise<string> {
   const path = newPath();
   const store = await openSqlite(path);
   for (const title of ["a", "b", "c"]) await store.insert(title);
   await store.close();
-  if (sql === "") return path;
+  if (damage === "") return path;
   using database = new Database(path);
-  database.run(sql);
+  database.run(damage);
   return path;
 }
 

@@ -17,7 +17,6 @@ const [FIRST, SECOND, THIRD] = ["9223372036854775808", "9223372036854775809", "9
 const EVIL = "\x1b]0;owned\x07 \u202egpj.exe \x9b31m";
 const LOOPBACK = { hostname: "127.0.0.1", port: 0 };
 
-/** Starts a service with to-dos whose ids begin at FIRST. */
 async function start(...titles: readonly string[]): Promise<TestService> {
   const store = openMemory({ lastId: 2n ** 63n - 1n });
   for (const title of titles) await store.insert(title);
@@ -340,7 +339,6 @@ describe("in a pipe, todo", () => {
 });
 
 describe("with a private service, todo", () => {
-  /** Starts a private service with a client that may write, and one that may only read. */
   const startPrivate = (): TestService =>
     startService({
       access: { privateMode: true },

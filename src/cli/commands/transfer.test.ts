@@ -35,7 +35,6 @@ const refusal = (args: readonly string[], input?: string) => complaintOf(ran(arg
 
 const OPTIONS = { signal: new AbortController().signal, onProgress: () => {} };
 
-/** Returns what `todo export` prints, without its process. */
 async function exported(path: string): Promise<string> {
   let text = "";
   const write = async (piece: string): Promise<void> => {
@@ -45,7 +44,6 @@ async function exported(path: string): Promise<string> {
   return text;
 }
 
-/** Does what `todo import` does, without its process. */
 async function fill(path: string, text: string): Promise<void> {
   await importTodos(path, new Blob([text]).stream(), MANY, OPTIONS);
 }

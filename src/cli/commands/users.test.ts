@@ -30,7 +30,6 @@ const usersFile = filesIn(folder);
 
 const users = (path: string, args: readonly string[], input?: string | Uint8Array): Promise<Outcome> =>
   callTodo(["users", ...args], { TODO_USERS_FILE: path }, input);
-/** Runs the command in its own process, with cheap password hashes. */
 const runUsers = (path: string, args: readonly string[], input?: string | Uint8Array): Command =>
   run([process.execPath, "--no-env-file", main, "users", ...args], { TODO_USERS_FILE: path }, input);
 

@@ -26,7 +26,6 @@ test("truncate never exceeds the given width", () => {
   );
 });
 
-/** Returns a line on a terminal of 60 columns, its clock, and what it has written. */
 function open(isTTY = true) {
   const written: string[] = [];
   const clock = { now: 0 };

@@ -10,7 +10,6 @@ const MINUTE = 60_000;
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Creates a throttle with a clock. `tryAs` returns the result of a check, or the code of the rejection. */
 function throttled(maxFailures: number) {
   const time = { ms: 0 };
   const throttle = createLoginThrottle(maxFailures, () => time.ms);

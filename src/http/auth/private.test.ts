@@ -18,7 +18,6 @@ const BOTH = `Basic realm="todo", charset="UTF-8", ${BEARER}`;
 const INVALID = ', error="invalid_token"';
 const CANARY = "canary-title";
 
-/** Starts a service in private mode with the user ann and an API key. */
 async function startPrivate(options: Partial<ServiceOptions> = {}) {
   const service = startWith(openMemory(), options);
   return { ...service, key: await mint(service.store.keys, "phone") };

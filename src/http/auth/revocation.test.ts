@@ -15,7 +15,6 @@ const MINUTE = 60_000;
 /** Starts a service in private mode that checks its subscribers every few milliseconds. `list` replaces that of its keys. */
 function start(credentials: ServiceOptions["credentials"] = {}, list?: KeyStore["list"]) {
   const store = openMemory();
-  /** Both clocks of the service, in milliseconds. */
   const clock = { now: Date.now(), monotonic: 0 };
   let checks = 0;
   const countedList = () => {

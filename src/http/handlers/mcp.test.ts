@@ -24,7 +24,6 @@ const VERSION = "2025-11-25";
 const start = (options: Partial<ServiceOptions> = {}): TestService =>
   startService({ mcp: createMcpEndpoint({ version: "1.2.3" }), ...options });
 
-/** Starts a service in private mode, with a key that may read and one that may write. */
 async function startPrivate(options: Partial<ServiceOptions> = {}) {
   const service = startWith(openMemory(), { mcp: createMcpEndpoint({ version: "1.2.3" }), ...options });
   const { keys } = service.store;

@@ -503,7 +503,6 @@ test("a link cannot be used as a token, and is not listed; GET /admin/keys says 
   ]);
 });
 
-/** Starts a service with the keys ben and cleo, and a browser of each and of ann. */
 async function start() {
   const service = await startPrivate();
   const person = async (name: string) => {
@@ -511,7 +510,6 @@ async function start() {
     return { id: key.id, token, device: await service.jar({ token }) };
   };
   const [ben, cleo] = [await person("ben"), await person("cleo")];
-  /** Returns the new name, or the outcome of an error. */
   const rename = async (path: string, name: unknown, init: Jar): Promise<string> => {
     const response = await service.sendJson("PATCH", path, { name }, init);
     return response.ok ? (await jsonOf(response)).name : (await statusAndCode(response)).join(" ");

@@ -24,7 +24,6 @@ const ANY_PORT = { host: "127.0.0.1", port: 0 };
 const newService = () => createService({ store: openMemory(), credentials: { checkUser } });
 const portOf = ({ url }: { readonly url: string }): number => Number(new URL(url).port);
 
-/** Returns a store whose `get` waits, and a promise that resolves when it is called. */
 function waitingStore() {
   const [arrived, released] = [Promise.withResolvers<void>(), Promise.withResolvers<undefined>()];
   const get = () => {

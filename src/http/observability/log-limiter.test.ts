@@ -2,7 +2,6 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { LogLimiter } from "./log-limiter.ts";
 
-/** Creates a limiter with a clock that the test controls, and collects the lines that it writes. */
 function limited() {
   const lines: object[] = [];
   const waiting: { readonly run: () => void; readonly ms: number }[] = [];

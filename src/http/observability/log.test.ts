@@ -39,7 +39,6 @@ test.each([
 
 const unavailable = new ServiceError("store_unavailable", { cause: new Error("connection refused") });
 
-/** Starts a service whose store throws the error that the test passes. */
 function failing() {
   let thrown: unknown;
   const store = storeWith({

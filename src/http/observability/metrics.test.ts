@@ -27,7 +27,6 @@ function startObserved(options: Partial<ServiceOptions> = {}) {
     ...service,
     exporter,
     samples,
-    /** Waits until a series has a value. */
     until: (series: string, value: number): Promise<void> =>
       until(async () => (await samples()).get(series) === value, `${series} is ${value}`),
     [Symbol.asyncDispose]: async () => {
@@ -139,7 +138,6 @@ test("a full store counts as a store failure, but is writable, and invalid reque
   expect(samples.get("todo_store_writable")).toBe(1);
 });
 
-/** Returns a clock that stands still, and an operation that moves it by 30 ms. */
 function slow<Result>(end: () => Result) {
   let now = 0;
   return {

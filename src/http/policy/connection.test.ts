@@ -2,7 +2,6 @@ import { expect, test } from "bun:test";
 import { validateBlock } from "./address.ts";
 import { createConnectionInfoReader } from "./connection.ts";
 
-/** The headers of a request by name. Each entry of a list is sent as a line of its own. */
 type Sent = Readonly<Record<string, string | readonly string[]>>;
 
 function headersOf(sent: Sent): Headers {

@@ -15,7 +15,6 @@ const lookupClient = (token: string) => (token === "good" ? { name: "client" } :
 const corsOf = ({ headers }: Response) =>
   Object.fromEntries([...headers].filter(([name]) => name.startsWith("access-control-")));
 
-/** Returns the status of an HTTP/1.1 request with these Host headers. */
 async function statusWith(
   port: number,
   hosts: readonly string[],

@@ -721,7 +721,6 @@ const keyOf = (id: string, more: Partial<StoredKey> = {}): StoredKey => ({
   ...more,
 });
 
-/** Returns the only number in the result of a query. */
 async function numberOf(url: string, query: string): Promise<number> {
   const sql = new SQL(url, { max: 1 });
   const [[value] = []] = await sql.unsafe<string[][]>(query).values();
@@ -729,7 +728,6 @@ async function numberOf(url: string, query: string): Promise<number> {
   return Number(value);
 }
 
-/** Waits until the result of a query is a number. */
 const comesTo = (url: string, query: string, wanted: number): Promise<void> =>
   until(async () => (await numberOf(url, query)) === wanted, `${query} is ${wanted}`);
 
@@ -751,7 +749,6 @@ function after(changes: Awaited<ReturnType<typeof take>>): Todo[] {
   return [...all.values()];
 }
 
-/** Returns the id of the inserted to-do, or the reason why nothing was inserted. */
 async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<TodoId | string | undefined> {
   try {
     return (await inserted).id;
@@ -761,7 +758,6 @@ async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<To
   }
 }
 
-/** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: string | URL): Promise<string> {
   try {
     await (await openPostgres(String(url))).close();

@@ -62,7 +62,6 @@ const killed = copiesOf(newPath, async (path) => {
   await store.close();
 });
 
-/** Creates a store over which an old copy was written. */
 const behind = copiesOf(newPath, async (path) => {
   await insert(path, "a");
   const old = readFileSync(path);

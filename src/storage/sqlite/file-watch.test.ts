@@ -73,7 +73,6 @@ async function serveUnmoved(path: string, options: StoreOptions = {}): Promise<S
   return store;
 }
 
-/** Inserts a to-do, or returns the reason of the 503. */
 async function insert(store: Store): Promise<string | undefined> {
   try {
     await store.insert("more");
@@ -502,7 +501,6 @@ test("a mark that cannot be read fails no write", () => {
 });
 
 describe("FileWatch", () => {
-  /** Opens a database, and returns a function that writes a transaction with many pages. */
   function start() {
     const path = newPath();
     const lock = acquireLock(path);
