@@ -796,21 +796,18 @@ async function run(commandLine: readonly string[], variables: Readonly<Record<st
   return { code: await child.exited, out, err };
 }
 
-test.each(Object.entries(MINIMAL))(
-  "the commands for a server that %s show the fault",
-  async (_, [handler, count]) => {
-    await withServer(handler, emptyState(), async (baseUrl) => {
-      const { results } = await checkServer({ baseUrl, ...ALL_OPTIONS });
-      const commands = results.flatMap((result) => ("commands" in result ? (result.commands ?? []) : []));
-      // A race may show in another place, with fewer requests.
-      expect(commands.length).toBeGreaterThan(1);
-      expect(commands.length).toBeLessThanOrEqual(count + 1);
-      const env = { CONFORMANCE_TOKEN: token, CONFORMANCE_USER: `${user.name}:${user.password}` };
-      const { code, out } = await run(["bash", "-c", commands.join("\n")], env);
-      expect([code, out]).toEqual([0, expect.stringContaining("HTTP/1.1 ")]);
-    });
-  },
-);
+test.each(Object.entries(MINIMAL))("the commands show that a server %s", async (_, [handler, count]) => {
+  await withServer(handler, emptyState(), async (baseUrl) => {
+    const { results } = await checkServer({ baseUrl, ...ALL_OPTIONS });
+    const commands = results.flatMap((result) => ("commands" in result ? (result.commands ?? []) : []));
+    // A race may show in another place, with fewer requests.
+    expect(commands.length).toBeGreaterThan(1);
+    expect(commands.length).toBeLessThanOrEqual(count + 1);
+    const env = { CONFORMANCE_TOKEN: token, CONFORMANCE_USER: `${user.name}:${user.password}` };
+    const { code, out } = await run(["bash", "-c", commands.join("\n")], env);
+    expect([code, out]).toEqual([0, expect.stringContaining("HTTP/1.1 ")]);
+  });
+});
 
 test.each(NOTATIONS)("a body in the notation %p is sent as written", (write) => {
   const body = write("title", '"😀 é/"');
@@ -878,13 +875,10 @@ describe("npm run conformance", () => {
     [["http://localhost", "--seed", "x"], 2, "at most nine digits"],
     [["http://localhost", "--tokn", "x"], 2, "unknown option '--tokn'"],
     [["http://127.0.0.1:1"], 1, "error: GET /api/todos: expected a response, got none: "],
-  ] as const)(
-    "rejects the arguments %p with one line and exit code %d: %s",
-    async (args, exitCode, reason) => {
-      const { code, out, err } = await kit(...args);
-      expect({ code, out }).toEqual({ code: exitCode, out: "" });
-      expect(err).toMatch(/^error: .+\n$/);
-      expect(err).toContain(reason);
-    },
-  );
+  ] as const)("rejects arguments %p with one line and exit code %d: %s", async (args, exitCode, reason) => {
+    const { code, out, err } = await kit(...args);
+    expect({ code, out }).toEqual({ code: exitCode, out: "" });
+    expect(err).toMatch(/^error: .+\n$/);
+    expect(err).toContain(reason);
+  });
 });

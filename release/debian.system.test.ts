@@ -178,37 +178,34 @@ describe.skipIf(skipFor(whyNoSystem ?? whyNoTerminal))("with systemd,", () => {
       expect(await list()).toBe(LIST);
     });
 
-    step(
-      "keeps the list and the settings in an upgrade, which follows no links of the service's user",
-      async () => {
-        const pid = await property("MainPID");
-        await system.shell(`echo TODO_MAX_TODOS=5 >>/etc/todo-service/environment
+    step("keeps the list and settings in upgrades, which follow no links of the service's user", async () => {
+      const pid = await property("MainPID");
+      await system.shell(`echo TODO_MAX_TODOS=5 >>/etc/todo-service/environment
         mkdir -m 755 /etc/others
         mv ${STATE}/users /tmp/users
         rm -r ${STATE}/backups
         ln -s /etc/others ${STATE}/backups
         ln -s /etc/ld.so.preload ${STATE}/users`);
-        const doctor = await ended(
-          system.run(
-            ["sh", "-ec", commandsOf(SERVER, "_VERSION_").replace("todo-service_VERSION_amd64.deb", NEW)],
-            {
-              folder: "/packages",
-            },
-          ),
-        );
-        expect(doctor.stdout).toContain("store");
-        expect(
-          await system.shell("stat -c '%a %U' /etc/others; ls /etc/ld.so.preload 2>/dev/null || true"),
-        ).toBe("755 root");
-        await system.shell(`rm ${STATE}/users ${STATE}/backups
+      const doctor = await ended(
+        system.run(
+          ["sh", "-ec", commandsOf(SERVER, "_VERSION_").replace("todo-service_VERSION_amd64.deb", NEW)],
+          {
+            folder: "/packages",
+          },
+        ),
+      );
+      expect(doctor.stdout).toContain("store");
+      expect(
+        await system.shell("stat -c '%a %U' /etc/others; ls /etc/ld.so.preload 2>/dev/null || true"),
+      ).toBe("755 root");
+      await system.shell(`rm ${STATE}/users ${STATE}/backups
         install -d -o todo-service -g todo-service -m 750 ${STATE}/backups
         cp --preserve=all /tmp/users ${STATE}/users
         grep -x TODO_MAX_TODOS=5 /etc/todo-service/environment
         systemctl restart todo-service`);
-        await untilReadyAgain(pid);
-        expect(await list()).toBe(LIST);
-      },
-    );
+      await untilReadyAgain(pid);
+      expect(await list()).toBe(LIST);
+    });
 
     step("revokes a key", async () => {
       const ben = await system.shell("todo keys create ben");

@@ -51,37 +51,34 @@ async function expectAtOnce(url: string): Promise<void> {
   await Promise.all(readers.map((reader) => reader.close()));
 }
 
-test.skipIf(skipFor(whyNoNginx))(
-  "/admin/ behind nginx ignores the forwarding headers of clients",
-  async () => {
-    await using stack = new AsyncDisposableStack();
-    const certificate = makeCertificate();
-    const pair = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
-    const start = async (variables: Readonly<Record<string, string>>) => {
-      const server = stack.use(serve([], { ...pair, ...variables }));
-      return Array<string>(3).fill(await server.url);
+test.skipIf(skipFor(whyNoNginx))("/admin/ behind nginx ignores forwarding headers of clients", async () => {
+  await using stack = new AsyncDisposableStack();
+  const certificate = makeCertificate();
+  const pair = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "s3cret" };
+  const start = async (variables: Readonly<Record<string, string>>) => {
+    const server = stack.use(serve([], { ...pair, ...variables }));
+    return Array<string>(3).fill(await server.url);
+  };
+  const trusting = await start({ TODO_TRUSTED_PROXY: "127.0.0.1" });
+  const [secure, plain, stranger] = await Promise.all([
+    startBalancer(stack, trusting, { certificate }),
+    startBalancer(stack, trusting),
+    startBalancer(stack, await start({}), { certificate }),
+  ]);
+  const inventions = [
+    "X-Forwarded-Proto: https",
+    "Forwarded: for=127.0.0.1;proto=https",
+    "X-Forwarded-Proto: http",
+  ];
+  for (const said of ["X: ", ...inventions]) {
+    const [name = "", value = ""] = said.split(": ");
+    const ask = async (url: string): Promise<number> => {
+      const headers = { Authorization: `Basic ${btoa("admin:s3cret")}`, [name]: value };
+      return (await fetch(`${url}/admin/`, { headers, tls: { ca: certificate.cert } })).status;
     };
-    const trusting = await start({ TODO_TRUSTED_PROXY: "127.0.0.1" });
-    const [secure, plain, stranger] = await Promise.all([
-      startBalancer(stack, trusting, { certificate }),
-      startBalancer(stack, trusting),
-      startBalancer(stack, await start({}), { certificate }),
-    ]);
-    const inventions = [
-      "X-Forwarded-Proto: https",
-      "Forwarded: for=127.0.0.1;proto=https",
-      "X-Forwarded-Proto: http",
-    ];
-    for (const said of ["X: ", ...inventions]) {
-      const [name = "", value = ""] = said.split(": ");
-      const ask = async (url: string): Promise<number> => {
-        const headers = { Authorization: `Basic ${btoa("admin:s3cret")}`, [name]: value };
-        return (await fetch(`${url}/admin/`, { headers, tls: { ca: certificate.cert } })).status;
-      };
-      expect([said, await ask(secure), await ask(plain), await ask(stranger)]).toEqual([said, 200, 403, 403]);
-    }
-  },
-);
+    expect([said, await ask(secure), await ask(plain), await ask(stranger)]).toEqual([said, 200, 403, 403]);
+  }
+});
 
 test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.service"])(
   "the unit %s is valid and hardened",

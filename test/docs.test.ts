@@ -58,12 +58,9 @@ test("every marker of a block is known, and a block that does not run has a reas
 });
 
 // The system suite runs the commands of the other pages.
-test.skipIf(skipFor(whyMissing("curl")))(
-  "the commands of the README work and print what it shows",
-  async () => {
-    expect(await runPage(README)).toEqual([]);
-  },
-);
+test.skipIf(skipFor(whyMissing("curl")))("the README's commands work and print what it shows", async () => {
+  expect(await runPage(README)).toEqual([]);
+});
 
 test("the README begins with the commands that start the service and create a to-do", () => {
   const [start, create] = README.blocks;

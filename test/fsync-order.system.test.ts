@@ -30,19 +30,16 @@ describe.skipIf(skipFor(whyUntraceable))("fsync of a file that is created atomic
       ["sync draft", "sync folder", "rename", "sync folder"],
     ],
     ["users add", ["users", "add", "alice", "--users-file", made], ["sync draft", "rename", "sync folder"]],
-  ])(
-    "happens before the rename, and fsync of its folder before the end: todo %s",
-    async (_, args, expected) => {
-      const calls = await traceCommand(args, join(folder, "trace"), "correct horse\n");
-      const seen = calls.flatMap((call) => {
-        if (syncs(call, draft)) return ["sync draft"];
-        if (syncs(call, folder)) return ["sync folder"];
-        if (isSync(call) || !call.args.includes(`"${draft}"`) || !call.args.includes(`"${made}"`)) return [];
-        return [call.name.startsWith("link") ? "link" : "rename"];
-      });
-      expect(seen.slice(-expected.length)).toEqual([...expected]);
-    },
-  );
+  ])("happens before rename, and fsync of its folder before the end: todo %s", async (_, args, expected) => {
+    const calls = await traceCommand(args, join(folder, "trace"), "correct horse\n");
+    const seen = calls.flatMap((call) => {
+      if (syncs(call, draft)) return ["sync draft"];
+      if (syncs(call, folder)) return ["sync folder"];
+      if (isSync(call) || !call.args.includes(`"${draft}"`) || !call.args.includes(`"${made}"`)) return [];
+      return [call.name.startsWith("link") ? "link" : "rename"];
+    });
+    expect(seen.slice(-expected.length)).toEqual([...expected]);
+  });
 });
 
 describe.skipIf(skipFor(whyUntraceable))("todo backup succeeds on a file system", () => {

@@ -172,19 +172,16 @@ describe.each([
     expect(JSON.stringify((await callTool(remote, "find_todos")).structured)).toContain("buy milk");
   });
 
-  test.skipIf(skipFor(whyNot))(
-    "the server replaces the process of the command, and ends on SIGTERM",
-    async () => {
-      await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
-      await server.url;
-      const pid = pidOf(server);
-      process.kill(pid, "SIGTERM");
-      expect(await server.exited).toBe(0);
-      expect(pid).toBe(server.pid);
-      const wrong = runIn(home, ["node_modules/.bin/todo", "serve", "--prot", "0"]);
-      expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
-    },
-  );
+  test.skipIf(skipFor(whyNot))("the server replaces the command's process, and ends on SIGTERM", async () => {
+    await using server = runIn(home, ["node_modules/.bin/todo", "serve", "--port", "0"]);
+    await server.url;
+    const pid = pidOf(server);
+    process.kill(pid, "SIGTERM");
+    expect(await server.exited).toBe(0);
+    expect(pid).toBe(server.pid);
+    const wrong = runIn(home, ["node_modules/.bin/todo", "serve", "--prot", "0"]);
+    expect([await wrong.exited, wrong.stderr()]).toEqual([2, expect.stringContaining("--port")]);
+  });
 
   test.skipIf(skipFor(whyNot))("the command runs no code from the current folder", async () => {
     const planted = ["planted.ts", "bunfig.toml", "tsconfig.json"];

@@ -296,28 +296,25 @@ const masked = (text: string): string =>
     .replace(/\b[0-9a-f]{16}-(\d+)/g, "EPOCH-$1")
     .trimEnd();
 
-test.skipIf(skipFor(whyMissing("curl")))(
-  "the examples of the HTTP API print what the page shows",
-  async () => {
-    const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
-    await using server = serve([], admin);
-    const url = await server.url;
-    const token = { shown: "", actual: "" };
-    const examples = examplesIn(readPage("docs/reference/http-api.md"));
-    expect(examples.length).toBeGreaterThan(8);
-    for (const { command, output } of examples) {
-      const script = command
-        .replaceAll("http://127.0.0.1:3000", url)
-        .replaceAll("curl ", "curl -sS ")
-        .replaceAll(token.shown || "no token yet", token.actual)
-        // Each command of a block prints its own line.
-        .replace(/^(curl .*)\n(?=curl)/gm, "$1\necho\n");
-      await using shell = run(["sh", "-c", script]);
-      expect([command, await shell.exited, shell.stderr()]).toEqual([command, 0, ""]);
-      expect(`${command}${masked(shell.stdout())}`).toBe(`${command}${masked(output)}`);
-      const [shown] = /todo_\w{49}/.exec(output) ?? [];
-      const [actual] = /todo_\w{49}/.exec(shell.stdout()) ?? [];
-      if (shown !== undefined && actual !== undefined) Object.assign(token, { shown, actual });
-    }
-  },
-);
+test.skipIf(skipFor(whyMissing("curl")))("examples of the HTTP API print what the page shows", async () => {
+  const admin = { TODO_ADMIN_USER: "admin", TODO_ADMIN_PASSWORD: "secret" };
+  await using server = serve([], admin);
+  const url = await server.url;
+  const token = { shown: "", actual: "" };
+  const examples = examplesIn(readPage("docs/reference/http-api.md"));
+  expect(examples.length).toBeGreaterThan(8);
+  for (const { command, output } of examples) {
+    const script = command
+      .replaceAll("http://127.0.0.1:3000", url)
+      .replaceAll("curl ", "curl -sS ")
+      .replaceAll(token.shown || "no token yet", token.actual)
+      // Each command of a block prints its own line.
+      .replace(/^(curl .*)\n(?=curl)/gm, "$1\necho\n");
+    await using shell = run(["sh", "-c", script]);
+    expect([command, await shell.exited, shell.stderr()]).toEqual([command, 0, ""]);
+    expect(`${command}${masked(shell.stdout())}`).toBe(`${command}${masked(output)}`);
+    const [shown] = /todo_\w{49}/.exec(output) ?? [];
+    const [actual] = /todo_\w{49}/.exec(shell.stdout()) ?? [];
+    if (shown !== undefined && actual !== undefined) Object.assign(token, { shown, actual });
+  }
+});

@@ -11,44 +11,39 @@ import { skipFor } from "../test/skip.ts";
 describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
   const { open, use } = useChromium();
 
-  test.each([true, false])(
-    "documents every operation completely, with JavaScript: %p",
-    async (javaScriptEnabled) => {
-      const service = use(startService());
-      const { page, hosts } = await open(`${service.url}/docs`, { javaScriptEnabled });
-      const operations = Object.entries(contract.paths).flatMap(([path, item]) =>
-        Object.entries(item).map(([method, operation]) => ({ path, method, ...operation })),
-      );
-      const links = page.locator("li a[href^='#']");
-      expect((await links.allTextContents()).toSorted()).toEqual(
-        operations
-          .map(({ path, method, summary }) => `${method.toUpperCase()} ${path} ${summary}`)
-          .toSorted(),
-      );
-      // The first operation is on the first screen.
-      expect((await links.first().boundingBox())?.y).toBeLessThan(800);
-      for (const { operationId, responses } of operations) {
-        // The text between this heading and the next one of its level, with the closed errors.
-        const text = await page.locator(`h3#${operationId}`).evaluate((heading) => {
-          const texts: (string | null)[] = [];
-          for (let next = heading.nextElementSibling; next && !/^H[23]$/.test(next.tagName); )
-            [next] = [next.nextElementSibling, texts.push(next.textContent)];
-          return texts.join("\n");
-        });
-        expect(text).toContain(`${javaScriptEnabled ? service.url : "http://127.0.0.1:3000"}/`);
-        for (const status of Object.keys(responses)) expect(text).toContain(status);
-      }
-      // Every link to a code or a body has its target.
-      const targets = await page
-        .locator("a[href^='#']")
-        .evaluateAll((found) => found.map((a) => a.getAttribute("href")));
-      for (const target of new Set(targets))
-        expect([target, await page.locator(target ?? "").count()]).toEqual([target, 1]);
-      for (const code of contract.components.schemas.Problem.properties.code.enum)
-        expect(await page.locator(`#${code}`).count()).toBe(1);
-      expect([...hosts]).toEqual([new URL(service.url).host]);
-    },
-  );
+  test.each([true, false])("documents every operation, with JavaScript: %p", async (javaScriptEnabled) => {
+    const service = use(startService());
+    const { page, hosts } = await open(`${service.url}/docs`, { javaScriptEnabled });
+    const operations = Object.entries(contract.paths).flatMap(([path, item]) =>
+      Object.entries(item).map(([method, operation]) => ({ path, method, ...operation })),
+    );
+    const links = page.locator("li a[href^='#']");
+    expect((await links.allTextContents()).toSorted()).toEqual(
+      operations.map(({ path, method, summary }) => `${method.toUpperCase()} ${path} ${summary}`).toSorted(),
+    );
+    // The first operation is on the first screen.
+    expect((await links.first().boundingBox())?.y).toBeLessThan(800);
+    for (const { operationId, responses } of operations) {
+      // The text between this heading and the next one of its level, with the closed errors.
+      const text = await page.locator(`h3#${operationId}`).evaluate((heading) => {
+        const texts: (string | null)[] = [];
+        for (let next = heading.nextElementSibling; next && !/^H[23]$/.test(next.tagName); )
+          [next] = [next.nextElementSibling, texts.push(next.textContent)];
+        return texts.join("\n");
+      });
+      expect(text).toContain(`${javaScriptEnabled ? service.url : "http://127.0.0.1:3000"}/`);
+      for (const status of Object.keys(responses)) expect(text).toContain(status);
+    }
+    // Every link to a code or a body has its target.
+    const targets = await page
+      .locator("a[href^='#']")
+      .evaluateAll((found) => found.map((a) => a.getAttribute("href")));
+    for (const target of new Set(targets))
+      expect([target, await page.locator(target ?? "").count()]).toEqual([target, 1]);
+    for (const code of contract.components.schemas.Problem.properties.code.enum)
+      expect(await page.locator(`#${code}`).count()).toBe(1);
+    expect([...hosts]).toEqual([new URL(service.url).host]);
+  });
 
   test("has commands that the service answers as documented", async () => {
     const store = openMemory();
@@ -138,22 +133,19 @@ describe.skipIf(skipFor(whyNoBrowser))("API page", () => {
     expect(await page.getByRole("button", { name: "Copy" }).count()).toBe(0);
   });
 
-  test.each(["light", "dark"] as const)(
-    "is accessible and fits each window in the %s theme",
-    async (colorScheme) => {
-      const service = use(startService());
-      const { page } = await open(`${service.url}/docs`, { colorScheme });
-      await page.getByRole("button", { name: "Copy" }).first().waitFor();
-      for (const isOpen of [false, true]) {
-        await page.locator("details").evaluateAll((found, open) => {
-          for (const element of found) element.toggleAttribute("open", open);
-        }, isOpen);
-        expect(await accessibilityViolations(page)).toEqual([]);
-        for (const width of WIDTHS) {
-          await expectFits(page, width);
-          if (width === 320) expect(await accessibilityViolations(page)).toEqual([]);
-        }
+  test.each(["light", "dark"] as const)("is accessible and fits windows in %s mode", async (colorScheme) => {
+    const service = use(startService());
+    const { page } = await open(`${service.url}/docs`, { colorScheme });
+    await page.getByRole("button", { name: "Copy" }).first().waitFor();
+    for (const isOpen of [false, true]) {
+      await page.locator("details").evaluateAll((found, open) => {
+        for (const element of found) element.toggleAttribute("open", open);
+      }, isOpen);
+      expect(await accessibilityViolations(page)).toEqual([]);
+      for (const width of WIDTHS) {
+        await expectFits(page, width);
+        if (width === 320) expect(await accessibilityViolations(page)).toEqual([]);
       }
-    },
-  );
+    }
+  });
 });

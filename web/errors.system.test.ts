@@ -18,32 +18,29 @@ function start() {
 describe.skipIf(skipFor(whyNoBrowser))("error page", () => {
   const { open, use } = useChromium();
 
-  test.each(["light", "dark"] as const)(
-    "is accessible and fits each window in the %s theme",
-    async (colorScheme) => {
-      const service = use(start());
-      const { url } = service;
-      for (const path of ["/nothing", "/sign-in", "/insecure"]) {
-        const { page } = await open(url, { colorScheme });
-        // Without a user, Chromium shows the body of a 401 only after its own dialog, which no test can dismiss.
-        await page.route(/\/(?:sign-in|insecure)$/, async (route) => {
-          // The header of a proxy that is not trusted: the connection does not count as secure.
-          const proxied = route.request().url().endsWith("/insecure") ? { "X-Real-IP": "192.0.2.1" } : {};
-          const response = await fetch(`${url}/admin/keys`, { headers: { Accept: "text/html", ...proxied } });
-          expect(response.status).toBe(path === "/insecure" ? 403 : 401);
-          const csp = response.headers.get("content-security-policy") ?? "";
-          const headers = { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": csp };
-          await route.fulfill({ status: response.status, body: await response.text(), headers });
-        });
-        await page.goto(url + path);
-        for (const width of WIDTHS) await expectFits(page, width);
-        const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-        expect(background).toBe(colorScheme === "light" ? "rgb(246, 245, 241)" : "rgb(20, 22, 21)");
-        expect(await page.evaluate(() => document.querySelector("img")?.naturalWidth)).toBeGreaterThan(0);
-        expect(await accessibilityViolations(page)).toEqual([]);
-      }
-    },
-  );
+  test.each(["light", "dark"] as const)("is accessible and fits windows in %s mode", async (colorScheme) => {
+    const service = use(start());
+    const { url } = service;
+    for (const path of ["/nothing", "/sign-in", "/insecure"]) {
+      const { page } = await open(url, { colorScheme });
+      // Without a user, Chromium shows the body of a 401 only after its own dialog, which no test can dismiss.
+      await page.route(/\/(?:sign-in|insecure)$/, async (route) => {
+        // The header of a proxy that is not trusted: the connection does not count as secure.
+        const proxied = route.request().url().endsWith("/insecure") ? { "X-Real-IP": "192.0.2.1" } : {};
+        const response = await fetch(`${url}/admin/keys`, { headers: { Accept: "text/html", ...proxied } });
+        expect(response.status).toBe(path === "/insecure" ? 403 : 401);
+        const csp = response.headers.get("content-security-policy") ?? "";
+        const headers = { "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": csp };
+        await route.fulfill({ status: response.status, body: await response.text(), headers });
+      });
+      await page.goto(url + path);
+      for (const width of WIDTHS) await expectFits(page, width);
+      const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      expect(background).toBe(colorScheme === "light" ? "rgb(246, 245, 241)" : "rgb(20, 22, 21)");
+      expect(await page.evaluate(() => document.querySelector("img")?.naturalWidth)).toBeGreaterThan(0);
+      expect(await accessibilityViolations(page)).toEqual([]);
+    }
+  });
 
   test("links to the to-dos, and after a 401 to the same page", async () => {
     const service = use(start());

@@ -30,41 +30,38 @@ describeInChromium("to-dos page on a phone", () => {
   test.each([
     [320, 568],
     [390, 844],
-  ])(
-    "fits %d × %d pixels: one line of tools, large targets, and rows near the top",
-    async (width, height) => {
-      const titles = [`(${"x".repeat(120)})`, "(to-do 0)", ...numbered(1233)];
-      const { page } = await openList(titles, "", { viewport: { width, height } });
-      await page.getByRole("link", { name: "All 1.2k" }).waitFor();
-      const first = await page.locator(".todo").first().boundingBox();
-      expect(first?.y).toBeLessThanOrEqual(150);
-      const check = async (): Promise<void> => {
-        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-        for (const target of await targets(page)) {
-          expect(target.left).toBeGreaterThanOrEqual(0);
-          expect(target.right).toBeLessThanOrEqual(width);
-          expect([target.name, Math.min(target.width, target.height) >= 44]).toEqual([target.name, true]);
-        }
-        const tools = page.locator(".filter a, .search, #show-menu").filter({ visible: true });
-        const bottoms = await tools.evaluateAll((all) =>
-          all.map((tool) => Math.round(tool.getBoundingClientRect().bottom)),
-        );
-        expect(Math.max(...bottoms) - Math.min(...bottoms)).toBeLessThan(3);
-        expect(await accessibilityViolations(page)).toEqual([]);
-      };
-      await check();
-      // Safari zooms into fields with a smaller font.
-      const fontSizes = await page
-        .locator("input:not([type=checkbox]), textarea")
-        .evaluateAll((all) => all.map((element) => Number.parseFloat(getComputedStyle(element).fontSize)));
-      expect(Math.min(...fontSizes)).toBeGreaterThanOrEqual(16);
-      await page.getByLabel("Search to-dos").tap();
-      await page.keyboard.type("to-do 1000");
-      await page.getByRole("link", { name: "All 1", exact: true }).waitFor();
-      expect((await page.getByLabel("Search to-dos").boundingBox())?.width).toBeGreaterThan(120);
-      await check();
-    },
-  );
+  ])("fits %d × %d pixels: one line of tools, large targets and rows near the top", async (width, height) => {
+    const titles = [`(${"x".repeat(120)})`, "(to-do 0)", ...numbered(1233)];
+    const { page } = await openList(titles, "", { viewport: { width, height } });
+    await page.getByRole("link", { name: "All 1.2k" }).waitFor();
+    const first = await page.locator(".todo").first().boundingBox();
+    expect(first?.y).toBeLessThanOrEqual(150);
+    const check = async (): Promise<void> => {
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+      for (const target of await targets(page)) {
+        expect(target.left).toBeGreaterThanOrEqual(0);
+        expect(target.right).toBeLessThanOrEqual(width);
+        expect([target.name, Math.min(target.width, target.height) >= 44]).toEqual([target.name, true]);
+      }
+      const tools = page.locator(".filter a, .search, #show-menu").filter({ visible: true });
+      const bottoms = await tools.evaluateAll((all) =>
+        all.map((tool) => Math.round(tool.getBoundingClientRect().bottom)),
+      );
+      expect(Math.max(...bottoms) - Math.min(...bottoms)).toBeLessThan(3);
+      expect(await accessibilityViolations(page)).toEqual([]);
+    };
+    await check();
+    // Safari zooms into fields with a smaller font.
+    const fontSizes = await page
+      .locator("input:not([type=checkbox]), textarea")
+      .evaluateAll((all) => all.map((element) => Number.parseFloat(getComputedStyle(element).fontSize)));
+    expect(Math.min(...fontSizes)).toBeGreaterThanOrEqual(16);
+    await page.getByLabel("Search to-dos").tap();
+    await page.keyboard.type("to-do 1000");
+    await page.getByRole("link", { name: "All 1", exact: true }).waitFor();
+    expect((await page.getByLabel("Search to-dos").boundingBox())?.width).toBeGreaterThan(120);
+    await check();
+  });
 
   test("shows two rows of the list in landscape", async () => {
     const { page } = await openList(numbered(20), "", { viewport: { width: 844, height: 390 } });
@@ -101,28 +98,25 @@ describeInChromium("to-dos page on a phone", () => {
     [195, 422, "100%"],
     [390, 844, "200%"],
     [320, 256, "100%"],
-  ])(
-    "reaches the menu in %d × %d pixels with a root font of %s while a message is shown",
-    async (...size) => {
-      const [width, height, fontSize] = size;
-      const titles = numbered(25).map((title, index) => (index < 11 ? `(${title})` : title));
-      const { page } = await openList(titles);
-      await page.setViewportSize({ width, height });
-      await page.evaluate((root) => {
-        document.documentElement.style.fontSize = root;
-      }, fontSize);
-      await page.locator(".todo input:not(:checked)").first().tap();
-      await page.waitForFunction(() => document.title === "13 open · To-dos");
-      await page.locator("#undo").waitFor();
-      await page.evaluate(() => scrollTo(0, 0));
-      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-      for (const { name, left, right } of await targets(page))
-        expect([name, left >= 0 && right <= width]).toEqual([name, true]);
-      await page.getByRole("button", { name: "List actions" }).tap();
-      await page.getByRole("button", { name: "Clear 12 done" }).tap();
-      await page.getByText("Deleted 12 done to-dos").first().waitFor();
-    },
-  );
+  ])("reaches the menu in %d × %d pixels with a root font of %s while showing a message", async (...size) => {
+    const [width, height, fontSize] = size;
+    const titles = numbered(25).map((title, index) => (index < 11 ? `(${title})` : title));
+    const { page } = await openList(titles);
+    await page.setViewportSize({ width, height });
+    await page.evaluate((root) => {
+      document.documentElement.style.fontSize = root;
+    }, fontSize);
+    await page.locator(".todo input:not(:checked)").first().tap();
+    await page.waitForFunction(() => document.title === "13 open · To-dos");
+    await page.locator("#undo").waitFor();
+    await page.evaluate(() => scrollTo(0, 0));
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    for (const { name, left, right } of await targets(page))
+      expect([name, left >= 0 && right <= width]).toEqual([name, true]);
+    await page.getByRole("button", { name: "List actions" }).tap();
+    await page.getByRole("button", { name: "Clear 12 done" }).tap();
+    await page.getByText("Deleted 12 done to-dos").first().waitFor();
+  });
 
   test("has one button that adds: + opens the field from below, which Add leaves open, and Add appears when it has text", async () => {
     const { page } = await openList(numbered(40));

@@ -37,29 +37,26 @@ describeInChromium("to-dos page", () => {
     "held back by a proxy",
     "opened and then held back",
     "held back after a comment",
-  ] as const)(
-    "shows what others change while the event stream is %s, and sends its own changes",
-    async (how) => {
-      const { page, store } = await openWithClock(["one"], async (page) => {
-        if (how === "opened and then held back") await page.addInitScript(holdBody(""));
-        else if (how === "held back after a comment") await page.addInitScript(holdBody(":\n"));
-        else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
-      });
-      for (const title of ["two", "three"]) {
-        await store.insert(title);
-        await page.clock.runFor(40_000);
-        await page.getByText(title).waitFor();
-      }
-      await page.getByRole("checkbox", { name: "one" }).press("Space");
-      await untilStored(store, ["1 (one)", "2 two", "3 three"]);
-      const notice = how === "held back after a comment" ? "" : "Something between";
-      await until(async () => {
-        await page.clock.fastForward(5000);
-        return (await page.locator("#notice").textContent())?.slice(0, 17) === notice;
-      }, "the page says what is wrong");
-      await page.unroute("**/api/events*");
-    },
-  );
+  ] as const)("shows the changes of others while the event stream is %s, and sends its own", async (how) => {
+    const { page, store } = await openWithClock(["one"], async (page) => {
+      if (how === "opened and then held back") await page.addInitScript(holdBody(""));
+      else if (how === "held back after a comment") await page.addInitScript(holdBody(":\n"));
+      else await page.route("**/api/events*", (route) => (how === "blocked" ? route.abort() : undefined));
+    });
+    for (const title of ["two", "three"]) {
+      await store.insert(title);
+      await page.clock.runFor(40_000);
+      await page.getByText(title).waitFor();
+    }
+    await page.getByRole("checkbox", { name: "one" }).press("Space");
+    await untilStored(store, ["1 (one)", "2 two", "3 three"]);
+    const notice = how === "held back after a comment" ? "" : "Something between";
+    await until(async () => {
+      await page.clock.fastForward(5000);
+      return (await page.locator("#notice").textContent())?.slice(0, 17) === notice;
+    }, "the page says what is wrong");
+    await page.unroute("**/api/events*");
+  });
 
   test("does not repeat a tick without an answer that someone has undone, once the event stream delivers again", async () => {
     const { page, store } = await openWithClock(["one"], blockEvents);

@@ -31,22 +31,19 @@ test.each<[isAccepted: boolean, types: readonly string[]]>([
   [false, ["text/plain", "text/json", "application/ json", "application/a+json+xml"]],
   [false, ["application/json, application/json", "application/json; charset=utf-16"]],
   [false, ['application/json; charset=""']],
-])(
-  "the Content-Type of a body may be JSON in UTF-8 in any spelling, accepted: %p, %j",
-  async (isAccepted, types) => {
-    await using service = startService();
-    await service.sendJson("POST", "/api/todos", { title: "x" });
-    for (const type of types) {
-      const headers = { "Content-Type": type };
-      const created = await service.send("POST", "/api/todos", { headers, body: X });
-      const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
-      const statuses = isAccepted ? [201, 200] : [415, 415];
-      expect([type, created.status, updated.status]).toEqual([type, ...statuses]);
-      const accepts = [created.headers.get("accept-post"), updated.headers.get("accept-patch")];
-      expect(accepts).toEqual(Array(2).fill(isAccepted ? null : "application/json"));
-    }
-  },
-);
+])("a body's Content-Type may be UTF-8 JSON in any spelling, accepted: %p, %j", async (isAccepted, types) => {
+  await using service = startService();
+  await service.sendJson("POST", "/api/todos", { title: "x" });
+  for (const type of types) {
+    const headers = { "Content-Type": type };
+    const created = await service.send("POST", "/api/todos", { headers, body: X });
+    const updated = await service.send("PATCH", "/api/todos/1", { headers, body: '{"done":true}' });
+    const statuses = isAccepted ? [201, 200] : [415, 415];
+    expect([type, created.status, updated.status]).toEqual([type, ...statuses]);
+    const accepts = [created.headers.get("accept-post"), updated.headers.get("accept-patch")];
+    expect(accepts).toEqual(Array(2).fill(isAccepted ? null : "application/json"));
+  }
+});
 
 test.each([
   ["missing", []],
@@ -153,15 +150,12 @@ test.each([
   ["both a length and chunks", ["Content-Length: 13", CHUNKED], chunked(X, 5), 400],
   ["an unknown transfer coding", ["Transfer-Encoding: identity"], X, 400],
   ["a chunk size above 64 bits", [CHUNKED], `ffffffffffffffffffffd\r\n${X}\r\n0\r\n\r\n`, 400],
-])(
-  "the length of a body is limited to 64 KiB, and must be valid: %s",
-  async (_what, headers, body, status) => {
-    await using service = startService();
-    const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
-    expect(statusOf(text)).toBe(status);
-    expect(await service.outcome("GET /api/todos/1")).toStartWith(status === 201 ? "200" : "404");
-  },
-);
+])("the length of a body is valid and at most 64 KiB: %s", async (_what, headers, body, status) => {
+  await using service = startService();
+  const { text } = await sendRaw(service.port, request("POST /api/todos", [JSON_TYPE, ...headers], body));
+  expect(statusOf(text)).toBe(status);
+  expect(await service.outcome("GET /api/todos/1")).toStartWith(status === 201 ? "200" : "404");
+});
 
 test("the length of a body above the limit is not parsed as further requests", async () => {
   await using service = startService();
@@ -312,23 +306,20 @@ test.each([
   ["PATCH /api/todos/1", "reader", 403],
   ["POST /mcp", undefined, 401],
   ["POST /admin/keys", undefined, 401],
-])(
-  "an unfinished body of %s by %p is not awaited if its sender may not send it",
-  async (line, token, status) => {
-    await using service = startService({
-      limits: { bodyTimeoutMs: NEVER_MS },
-      access: { privateMode: true },
-      credentials: {
-        lookupClient: (given) => (given === "reader" ? { name: "reader", scope: "read" } : undefined),
-        keys: openMemory().keys,
-      },
-      mcp: () => Promise.reject(new Error("/mcp must not be reached")),
-    });
-    const authorization = token === undefined ? [] : [`Authorization: Bearer ${token}`];
-    const { text } = await sendRaw(
-      service.port,
-      request(line, [JSON_TYPE, ...authorization, "Content-Length: 99"], "{"),
-    );
-    expect(statusOf(text)).toBe(status);
-  },
-);
+])("an unfinished body of %s by %p is not awaited without permission", async (line, token, status) => {
+  await using service = startService({
+    limits: { bodyTimeoutMs: NEVER_MS },
+    access: { privateMode: true },
+    credentials: {
+      lookupClient: (given) => (given === "reader" ? { name: "reader", scope: "read" } : undefined),
+      keys: openMemory().keys,
+    },
+    mcp: () => Promise.reject(new Error("/mcp must not be reached")),
+  });
+  const authorization = token === undefined ? [] : [`Authorization: Bearer ${token}`];
+  const { text } = await sendRaw(
+    service.port,
+    request(line, [JSON_TYPE, ...authorization, "Content-Length: 99"], "{"),
+  );
+  expect(statusOf(text)).toBe(status);
+});

@@ -22,46 +22,43 @@ const line = (message: object): string => `${JSON.stringify({ jsonrpc: "2.0", ..
 const PING = line({ id: "ping", method: "ping" });
 
 // The tests of /mcp speak all versions with the same server.
-describe.each(["2024-11-05", "2026-07-28"] as const)(
-  "todo mcp with a client of version %s",
-  (protocolVersion) => {
-    let service: TestService;
-    let client: StdioClient;
-    beforeAll(async () => {
-      service = startService();
-      client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
-    });
-    afterAll(async () => {
-      await client[Symbol.asyncDispose]();
-      await service[Symbol.asyncDispose]();
-    });
+describe.each(["2024-11-05", "2026-07-28"] as const)("todo mcp with protocol %s", (protocolVersion) => {
+  let service: TestService;
+  let client: StdioClient;
+  beforeAll(async () => {
+    service = startService();
+    client = await startStdioClient(protocolVersion, { TODO_URL: service.url });
+  });
+  afterAll(async () => {
+    await client[Symbol.asyncDispose]();
+    await service[Symbol.asyncDispose]();
+  });
 
-    test("calls tools and reads the list", async () => {
-      const milk = { id: "1", title: "buy milk", done: false };
-      expect(await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).toEqual({
-        isError: false,
-        structured: { todos: [milk] },
-        text: { todos: [milk] },
-      });
-      const { result } = await client.request("resources/read", { uri: TODOS_URI });
-      expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":false');
+  test("calls tools and reads the list", async () => {
+    const milk = { id: "1", title: "buy milk", done: false };
+    expect(await callTool(client, "add_todos", { todos: [{ title: "buy milk" }] })).toEqual({
+      isError: false,
+      structured: { todos: [milk] },
+      text: { todos: [milk] },
     });
+    const { result } = await client.request("resources/read", { uri: TODOS_URI });
+    expect(JSON.stringify(result)).toContain('\\"title\\":\\"buy milk\\",\\"done\\":false');
+  });
 
-    test("says who it is, and lists the list", async () => {
-      expect(client.offer.result).toMatchObject({
-        capabilities: { tools: {}, resources: {} },
-        ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
-        ...(isModern(protocolVersion) && { supportedVersions: [protocolVersion] }),
-      });
-      const listed = await client.request("resources/list");
-      expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
+  test("says who it is, and lists the list", async () => {
+    expect(client.offer.result).toMatchObject({
+      capabilities: { tools: {}, resources: {} },
+      ...(!isModern(protocolVersion) && { protocolVersion, serverInfo: { name: "todo-service", version } }),
+      ...(isModern(protocolVersion) && { supportedVersions: [protocolVersion] }),
     });
+    const listed = await client.request("resources/list");
+    expect(listed.result?.resources).toEqual([expect.objectContaining({ uri: TODOS_URI })]);
+  });
 
-    test("exits with 0 at the end of the input, without a message on standard error", async () => {
-      expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
-    });
-  },
-);
+  test("exits with 0 at the end of the input, without a message on standard error", async () => {
+    expect([await client.server.end(), client.server.stderr()]).toEqual([0, ""]);
+  });
+});
 
 test("todo mcp offers the newest version with a handshake to clients of other versions", async () => {
   await using server = startStdioServer({});

@@ -284,13 +284,10 @@ test("without a configuration, each start generates a token and a password, and 
 test.each([
   ["an expired key", { lifetime: 1, now: Date.now() - 1000 }, true],
   ["a valid key", {}, false],
-])(
-  "private mode with %s generates no credentials, and says whether it needs a key",
-  async (_what, key, needs) => {
-    const store = openMemory();
-    const privateMode = async () => openOnce({ private: true }, {}, store);
-    expect(await privateMode()).toMatchObject({ demo: undefined, needsFirstKey: true });
-    await mint(store.keys, "phone", key);
-    expect(await privateMode()).toMatchObject({ demo: undefined, needsFirstKey: needs });
-  },
-);
+])("private mode with %s generates no credentials, and says if it needs a key", async (_what, key, needs) => {
+  const store = openMemory();
+  const privateMode = async () => openOnce({ private: true }, {}, store);
+  expect(await privateMode()).toMatchObject({ demo: undefined, needsFirstKey: true });
+  await mint(store.keys, "phone", key);
+  expect(await privateMode()).toMatchObject({ demo: undefined, needsFirstKey: needs });
+});

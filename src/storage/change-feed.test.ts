@@ -141,16 +141,13 @@ test.each([
   ["g", 6, "g-7"],
   ["g", 7, ""],
   ["h", 6, ""],
-])(
-  "ChangeFeed with events of several epochs sends these after %s-%d: %s",
-  async (epoch, sequence, expected) => {
-    const feed = new ChangeFeed(4, START);
-    publish(feed, 1, 3);
-    for (const n of [4, 5]) feed.publish(eventAt(n, "f"));
-    feed.publish(eventAt(6, "g"));
-    expect(feed.position).toEqual({ epoch: "g", sequence: 6 });
-    const received = read(feed, { epoch, sequence });
-    feed.publish(eventAt(7, "g"));
-    expect((await received).join(" ")).toBe(expected);
-  },
-);
+])("ChangeFeed with several epochs sends these events after %s-%d: %s", async (epoch, sequence, expected) => {
+  const feed = new ChangeFeed(4, START);
+  publish(feed, 1, 3);
+  for (const n of [4, 5]) feed.publish(eventAt(n, "f"));
+  feed.publish(eventAt(6, "g"));
+  expect(feed.position).toEqual({ epoch: "g", sequence: 6 });
+  const received = read(feed, { epoch, sequence });
+  feed.publish(eventAt(7, "g"));
+  expect((await received).join(" ")).toBe(expected);
+});

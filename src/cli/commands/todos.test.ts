@@ -287,14 +287,11 @@ describe("in a pipe, todo", () => {
     expect(said).not.toContain("hunter");
   });
 
-  test.skipIf(skipFor(whyServed))(
-    "reports how to start a service if no service runs at the default URL",
-    async () => {
-      expect(await complaintOf(callTodo(["list"]), 1)).toContain(
-        "start the service with npm start, or set --url or TODO_URL",
-      );
-    },
-  );
+  test.skipIf(skipFor(whyServed))("says how to start a service if none runs at the default URL", async () => {
+    expect(await complaintOf(callTodo(["list"]), 1)).toContain(
+      "start the service with npm start, or set --url or TODO_URL",
+    );
+  });
 
   test("reports how to correct the scheme or the path of the URL", async () => {
     await using service = await start();

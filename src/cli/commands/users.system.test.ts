@@ -32,34 +32,31 @@ test.skipIf(skipFor(whyNotRoot))("todo users keeps the owner of the file", async
 
 const whyNotLinux =
   process.platform === "linux" ? whyNotRoot : "only on Linux, a store gets the owner of its folder";
-test.skipIf(skipFor(whyNotLinux))(
-  "a store that root creates belongs to the owner of its folder",
-  async () => {
-    const todos = join(folder, "todos.ndjson");
-    const backup = join(folder, "backup.db");
-    writeFileSync(todos, '{"id":1,"title":"a","done":false}\n');
-    const newStore = (): { files: string; store: string } => {
-      const files = mkdtempSync(join(folder, "owned-"));
-      chownSync(files, 1234, 5678);
-      return { files, store: `sqlite:${join(files, "todos.db")}` };
-    };
-    const source = newStore();
-    const cases = [
-      [source, ["import", todos]],
-      [newStore(), ["keys", "create", "ci"]],
-      [newStore(), ["restore", backup]],
-    ] as const;
-    for (const [{ files, store }, args] of cases) {
-      expect(await runTodo([...args, "--store", store]).exited).toBe(0);
-      expect(readdirSync(files)).toContain("todos.db");
-      for (const name of readdirSync(files)) {
-        const { uid, gid } = statSync(join(files, name));
-        expect([name, uid, gid]).toEqual([name, 1234, 5678]);
-      }
-      if (store === source.store) expect(await runTodo(["backup", backup, "--store", store]).exited).toBe(0);
+test.skipIf(skipFor(whyNotLinux))("a store created by root belongs to the owner of its folder", async () => {
+  const todos = join(folder, "todos.ndjson");
+  const backup = join(folder, "backup.db");
+  writeFileSync(todos, '{"id":1,"title":"a","done":false}\n');
+  const newStore = (): { files: string; store: string } => {
+    const files = mkdtempSync(join(folder, "owned-"));
+    chownSync(files, 1234, 5678);
+    return { files, store: `sqlite:${join(files, "todos.db")}` };
+  };
+  const source = newStore();
+  const cases = [
+    [source, ["import", todos]],
+    [newStore(), ["keys", "create", "ci"]],
+    [newStore(), ["restore", backup]],
+  ] as const;
+  for (const [{ files, store }, args] of cases) {
+    expect(await runTodo([...args, "--store", store]).exited).toBe(0);
+    expect(readdirSync(files)).toContain("todos.db");
+    for (const name of readdirSync(files)) {
+      const { uid, gid } = statSync(join(files, name));
+      expect([name, uid, gid]).toEqual([name, 1234, 5678]);
     }
-  },
-);
+    if (store === source.store) expect(await runTodo(["backup", backup, "--store", store]).exited).toBe(0);
+  }
+});
 
 test.skipIf(skipFor(whyMissing("htpasswd")))(
   "todo users and Apache's htpasswd verify each other's passwords",

@@ -27,15 +27,12 @@ function throttled(maxFailures: number) {
 test.each<[others: number, outcome: boolean | string]>([
   [9_999, "too_many_failures"],
   [10_000, true],
-])(
-  "createLoginThrottle tracks at most 10,000 users: after %d others, the first gets %p",
-  async (others, outcome) => {
-    const { tryAs } = throttled(1);
-    expect(await tryAs(USER)).toBe(false);
-    for (let user = 0; user < others; user++) await tryAs(`user ${user}`);
-    expect(await tryAs(USER, true)).toBe(outcome);
-  },
-);
+])("createLoginThrottle tracks 10,000 users: after %d others, the first gets %p", async (others, outcome) => {
+  const { tryAs } = throttled(1);
+  expect(await tryAs(USER)).toBe(false);
+  for (let user = 0; user < others; user++) await tryAs(`user ${user}`);
+  expect(await tryAs(USER, true)).toBe(outcome);
+});
 
 test("createLoginThrottle rejects every attempt until 15 minutes after the start of the last check", async () => {
   const { throttle, tryAs, time } = throttled(3);
@@ -81,14 +78,11 @@ test.each([
   ["10.0.0.11", "x"],
   ["10.0.0.6", "1x"],
   ["10.0.0.1", "1X"],
-])(
-  "createLoginThrottle counts each combination of network and user separately: %s, %s",
-  async (network, user) => {
-    const throttle = createLoginThrottle(1, () => 0);
-    expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
-    expect(await throttle.attempt(network, user, async () => true)).toBe(true);
-  },
-);
+])("createLoginThrottle counts each pair of network and user separately: %s, %s", async (network, user) => {
+  const throttle = createLoginThrottle(1, () => 0);
+  expect(await throttle.attempt("10.0.0.1", "1x", async () => false)).toBe(false);
+  expect(await throttle.attempt(network, user, async () => true)).toBe(true);
+});
 
 test("createLoginThrottle keeps rejecting a user at the limit while many other names are tried, also after the limit was reset", async () => {
   const { tryAs, time } = throttled(2);

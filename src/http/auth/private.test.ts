@@ -107,27 +107,23 @@ test.each<[what: string, authorization: string | undefined, error: string]>([
   ["malformed Basic credentials", "Basic ???", INVALID],
   ["a wrong password", basic("ann", "wrong"), ""],
   ["an unknown user", basic("bob", ANN.password), ""],
-])(
-  "private mode rejects %s with the challenges that the client can use",
-  async (_what, authorization, error) => {
-    await using service = await startPrivate();
-    const headers: Record<string, string> =
-      authorization === undefined ? {} : { Authorization: authorization };
-    for (const [sent, challenge] of [
-      [{}, BOTH],
-      [{ "Sec-Fetch-Mode": "navigate" }, BEARER],
-      [{ "Sec-Fetch-Mode": "cors" }, BEARER],
-    ] as const) {
-      for (const path of ["/api/todos", "/api/nowhere"]) {
-        const response = await service.send("GET", path, { headers: { ...headers, ...sent } });
-        expect(response.headers.get("www-authenticate")).toBe(challenge + error);
-        expect(response.headers.get("vary")).toBe("Origin, Sec-Fetch-Mode");
-        expect(response.headers.get("cache-control")).toBe("no-store");
-        expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
-      }
+])("private mode rejects %s with challenges that the client can use", async (_what, authorization, error) => {
+  await using service = await startPrivate();
+  const headers: Record<string, string> = authorization === undefined ? {} : { Authorization: authorization };
+  for (const [sent, challenge] of [
+    [{}, BOTH],
+    [{ "Sec-Fetch-Mode": "navigate" }, BEARER],
+    [{ "Sec-Fetch-Mode": "cors" }, BEARER],
+  ] as const) {
+    for (const path of ["/api/todos", "/api/nowhere"]) {
+      const response = await service.send("GET", path, { headers: { ...headers, ...sent } });
+      expect(response.headers.get("www-authenticate")).toBe(challenge + error);
+      expect(response.headers.get("vary")).toBe("Origin, Sec-Fetch-Mode");
+      expect(response.headers.get("cache-control")).toBe("no-store");
+      expect(await statusAndCode(response)).toEqual([401, "unauthorized"]);
     }
-  },
-);
+  }
+});
 
 test("private mode checks no password and counts no failed login for a token", async () => {
   let checks = 0;

@@ -272,14 +272,11 @@ test("/favicon.ico is an icon that caches store for a day", async () => {
   expect([...(await response.bytes()).subarray(0, 6)]).toEqual([0, 0, 1, 0, 1, 0]);
 });
 
-test.each(["a:99999", "a b", "", "[", "%zz"])(
-  "an error page is never a 500 because of the Host %p",
-  async (host) => {
-    await using service = startWithKeys();
-    for (const path of ["/nothing", "/admin/"]) {
-      const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Accept: ${BROWSER}`, "Connection: close"];
-      const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
-      expect([400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
-    }
-  },
-);
+test.each(["a:99999", "a b", "", "[", "%zz"])("the Host %p causes no 500 on an error page", async (host) => {
+  await using service = startWithKeys();
+  for (const path of ["/nothing", "/admin/"]) {
+    const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Accept: ${BROWSER}`, "Connection: close"];
+    const { text } = await sendRaw(service.port, `${head.join("\r\n")}\r\n\r\n`);
+    expect([400, 401, 404, 421]).toContain(statusOf(text) ?? 0);
+  }
+});

@@ -98,16 +98,13 @@ test.each<[what: string, client: string, values: readonly string[]]>([
   ["a chain of proxies", "203.0.113.5", ["1.1.1.1, 203.0.113.5, 10.0.0.2", "203.0.113.5, ::ffff:10.0.0.2"]],
   ["only proxies", "10.0.0.2", ["10.0.0.2, 10.0.0.3"]],
   ["an invalid entry", "10.0.0.1", ["me", "203.0.113.5,", "me[2001:db9::5]", "203.0.113.5/32"]],
-])(
-  "the forwarding headers of a trusted proxy name the client in X-Forwarded-For: %s",
-  (_what, address, values) => {
-    for (const value of values)
-      expect([value, read("10.0.0.1", { "X-Forwarded-For": value })]).toEqual([
-        value,
-        { address, isSecure: false, forwarding: "used" },
-      ]);
-  },
-);
+])("a trusted proxy names the client in X-Forwarded-For: %s", (_what, address, values) => {
+  for (const value of values)
+    expect([value, read("10.0.0.1", { "X-Forwarded-For": value })]).toEqual([
+      value,
+      { address, isSecure: false, forwarding: "used" },
+    ]);
+});
 
 test.each<[isSecure: boolean, values: readonly (string | string[])[]]>([
   [true, ["https", " HTTPS "]],

@@ -569,29 +569,24 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     });
   });
 
-  testWithOwnServer(
-    "the owner of an existing schema owns what a member of its role creates in it",
-    async () => {
-      const url = new URL(await databases.newDatabase());
-      const owner = `owner_${url.pathname.slice(1)}`;
-      const member = new URL(url);
-      member.username = `member_${url.pathname.slice(1)}`;
-      await databases.query(`CREATE ROLE ${owner}`);
-      await databases.query(
-        `CREATE ROLE ${member.username} LOGIN PASSWORD '${url.password}' IN ROLE ${owner}`,
-      );
-      await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`);
-      await (await openPostgres(member.href)).close();
-      for (const [catalog, namespace, ownerColumn] of [
-        ["pg_class", "relnamespace", "relowner"],
-        ["pg_proc", "pronamespace", "proowner"],
-      ]) {
-        const inSchema = `SELECT count(*) FROM ${catalog} WHERE ${namespace} = 'todo_service'::regnamespace`;
-        expect(await numberOf(url.href, inSchema)).toBeGreaterThan(0);
-        expect(await numberOf(url.href, `${inSchema} AND ${ownerColumn} <> '${owner}'::regrole`)).toBe(0);
-      }
-    },
-  );
+  testWithOwnServer("an existing schema's owner owns what a member of its role creates in it", async () => {
+    const url = new URL(await databases.newDatabase());
+    const owner = `owner_${url.pathname.slice(1)}`;
+    const member = new URL(url);
+    member.username = `member_${url.pathname.slice(1)}`;
+    await databases.query(`CREATE ROLE ${owner}`);
+    await databases.query(`CREATE ROLE ${member.username} LOGIN PASSWORD '${url.password}' IN ROLE ${owner}`);
+    await executeSql(url.href, `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`);
+    await (await openPostgres(member.href)).close();
+    for (const [catalog, namespace, ownerColumn] of [
+      ["pg_class", "relnamespace", "relowner"],
+      ["pg_proc", "pronamespace", "proowner"],
+    ]) {
+      const inSchema = `SELECT count(*) FROM ${catalog} WHERE ${namespace} = 'todo_service'::regnamespace`;
+      expect(await numberOf(url.href, inSchema)).toBeGreaterThan(0);
+      expect(await numberOf(url.href, `${inSchema} AND ${ownerColumn} <> '${owner}'::regrole`)).toBe(0);
+    }
+  });
 
   testWithOwnServer.each<[what: string, create: (owner: string) => string]>([
     ["a schema", (owner) => `CREATE SCHEMA todo_service AUTHORIZATION ${owner}`],

@@ -256,17 +256,14 @@ describe("a running store whose", () => {
     },
   );
 
-  test.each(Object.entries(INJURIES))(
-    "%s saves everything if it closes at once",
-    async (_what, { injure }) => {
-      const path = newPath();
-      const store = await serveUnmoved(path);
-      injure(path);
-      await store.close();
-      const [file = ""] = rescueFiles(path);
-      expect(await restore(path, file, { signal })).toMatchObject({ todos: COUNT + 1 });
-    },
-  );
+  test.each(Object.entries(INJURIES))("%s saves everything if closed at once", async (_what, { injure }) => {
+    const path = newPath();
+    const store = await serveUnmoved(path);
+    injure(path);
+    await store.close();
+    const [file = ""] = rescueFiles(path);
+    expect(await restore(path, file, { signal })).toMatchObject({ todos: COUNT + 1 });
+  });
 
   test("configured path names another folder now saves everything there, where the next start refuses to create a store", async () => {
     const [first, second] = [newPath(), newPath()];

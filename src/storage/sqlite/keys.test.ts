@@ -118,26 +118,23 @@ test("a command reports a change of a store that was replaced meanwhile", async 
   expect((await errorOf(close())).message).toBe(`${path} was replaced while the command ran: run it again`);
 });
 
-test.each(["server", "command"])(
-  "an old copy of the store that lacks a change by a %s does not start",
-  async (who) => {
-    const path = newPath();
-    await (await openSqlite(path)).close();
-    const old = readFileSync(path);
-    if (who === "server") {
-      const server = await openSqlite(path);
-      await made(server.keys, "ci");
-      await server.close();
-    } else {
-      const { keys, close } = openSqliteKeys(path, { createIfMissing: false });
-      await made(keys, "ci");
-      await close();
-    }
-    writeFileSync(path, old);
-    expect((await errorOf(openSqlite(path))).message).toContain("its last change is missing");
-    expect(() => openSqliteKeys(path, { createIfMissing: false })).toThrow("its last change is missing");
-  },
-);
+test.each(["server", "command"])("an old store that lacks a change by a %s does not start", async (who) => {
+  const path = newPath();
+  await (await openSqlite(path)).close();
+  const old = readFileSync(path);
+  if (who === "server") {
+    const server = await openSqlite(path);
+    await made(server.keys, "ci");
+    await server.close();
+  } else {
+    const { keys, close } = openSqliteKeys(path, { createIfMissing: false });
+    await made(keys, "ci");
+    await close();
+  }
+  writeFileSync(path, old);
+  expect((await errorOf(openSqlite(path))).message).toContain("its last change is missing");
+  expect(() => openSqliteKeys(path, { createIfMissing: false })).toThrow("its last change is missing");
+});
 
 test("a key that a command has made or revoked is valid or not when the command ends", async () => {
   const path = newPath();
