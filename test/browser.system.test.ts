@@ -18,7 +18,6 @@ const TODOS = [{ id: 1, title: TITLE, done: false }];
 const PASSWORD = "s3cret";
 const AS_ROOT = { headers: { Authorization: `Basic ${btoa(`root:${PASSWORD}`)}` } };
 
-/** Starts a service with one to-do and one API key that logs every request. */
 async function startGuarded(options: Partial<ServiceOptions> = {}) {
   const { log, lines } = capturingLog();
   const store = openMemory();
@@ -41,7 +40,6 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
     ...service,
     keyId: minted?.key.id ?? "",
     token: minted?.token ?? "",
-    /** Returns each different request with its status, such as "POST /api/todos 415". */
     asked: () =>
       new Set(
         lines
@@ -57,7 +55,6 @@ async function startGuarded(options: Partial<ServiceOptions> = {}) {
 
 const UNTOUCHED = [TODOS, ["ci"]];
 
-/** Returns whether a request such as "POST /api/todos 201" has changed something. */
 const isWritten = (line: string): boolean => /^(?:POST|PATCH|DELETE) .* 20/.test(line);
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {

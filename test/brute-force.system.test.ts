@@ -21,7 +21,6 @@ const USER = "root";
 const PASSWORD = "s3cret";
 const RIGHT = basic(USER, PASSWORD);
 
-/** Writes a file in the test's folder. Returns its path. */
 async function file(name: string, text: string): Promise<string> {
   await writeFile(join(folder, name), text);
   return join(folder, name);
@@ -32,7 +31,6 @@ async function usersFile(users: readonly string[], cost: number): Promise<string
   return file(`users-${cost}`, users.map((user) => `${user}:${hash}\n`).join(""));
 }
 
-/** Writes a module that records each check. Its count is the number of evaluated guesses. */
 const countingModule = (count: string): Promise<string> =>
   file(
     "module.ts",
@@ -43,7 +41,6 @@ const countingModule = (count: string): Promise<string> =>
      }`,
   );
 
-/** Returns the status of a request with a password from another address of this machine. */
 function statusFrom(localAddress: string, port: number, authorization: string): Promise<number | undefined> {
   const options = { host: "127.0.0.1", port, path: "/admin/", localAddress };
   return new Promise((resolve, reject) => {

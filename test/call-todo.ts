@@ -9,7 +9,6 @@ export interface CalledTodo {
   readonly ended: Promise<Outcome>;
   readonly stdout: () => string;
   readonly stderr: () => string;
-  /** Acts as Ctrl-C. */
   readonly interrupt: () => void;
 }
 
@@ -59,7 +58,6 @@ export async function complaintOf(outcome: Outcome | Promise<Outcome>, exitCode 
   return stderr.slice("todo: ".length, -1);
 }
 
-/** Returns the lines of an output, each of which is JSON. */
 export const jsonLines = (output: string) =>
   output
     .split("\n")

@@ -65,7 +65,6 @@ export function certificateIn(folder: string, certificate = makeCertificate()) {
   return {
     cert: certificate.cert,
     certFile,
-    /** Those of `todo serve`. */
     options: ["--tls-cert", certFile, "--tls-key", keyFile],
   };
 }

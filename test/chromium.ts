@@ -4,10 +4,8 @@ import { join } from "node:path";
 import { type Browser, chromium, errors } from "playwright-core";
 import { reasonAgainst } from "./tools.ts";
 
-/** The path of Chromium. A variable may override it. */
 const PROGRAM = process.env.TODO_TEST_CHROMIUM ?? Bun.which("chromium") ?? undefined;
 
-/** The reason why no test can use a browser, or undefined. */
 export const whyNoBrowser: string | undefined =
   PROGRAM === undefined
     ? reasonAgainst("chromium", "is not installed, and TODO_TEST_CHROMIUM is not set")
@@ -16,10 +14,7 @@ export const whyNoBrowser: string | undefined =
 /** Long enough for a busy machine, and short enough for two attempts within the time limit of a test. */
 const LAUNCH_WITHIN_MS = 50_000;
 
-/**
- * Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site.
- * @param program the path of Chromium, or of a script that starts it
- */
+/** Starts Chromium with a new profile. Every host name resolves to this machine, so a page may come from any site. */
 export async function launchBrowser(program = PROGRAM): Promise<Browser> {
   if (program === undefined) throw new Error(whyNoBrowser);
   try {

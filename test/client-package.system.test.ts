@@ -52,7 +52,6 @@ beforeAll(async () => {
 const inPackages = ({ folder: installed }: InstalledPackages, path: string): string =>
   join(installed ?? "", "node_modules", path);
 
-/** Runs a command in a folder, and returns its output. Rejects if it fails. */
 const output = (where: string, ...commandLine: readonly string[]): Promise<string> =>
   succeed(
     runIn(where, commandLine, {
@@ -136,7 +135,6 @@ describe("the package", () => {
 
 describe("the installed package adds and lists a to-do", () => {
   const NODE = `node-${PLATFORM}/bin/node`;
-  /** Runs a program of a new project with the URL of a new service, and expects its output. */
   async function expectAdded(files: Readonly<Record<string, string>>, ...commandLine: readonly string[]) {
     const project = await newProject(files);
     await using service = startService();
@@ -255,7 +253,6 @@ function show(...values) {
   document.body.append(output);
 }`);
 
-/** Bundles index.html of a project into dist/. */
 async function buildWithVite(project: string): Promise<void> {
   await output(project, "node", inPackages(vite, "vite/bin/vite.js"), "build", "--logLevel", "error");
 }

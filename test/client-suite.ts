@@ -12,7 +12,6 @@ const EACH = 3;
 /** The faulty proxy closes all connections after each of these numbers of requests. */
 const CUT_AFTER = 30;
 
-/** The functions of sdk-suite.ts, which use the client in a runtime. */
 export interface Runtime {
   readonly runChecks: (places: Places) => Promise<Record<string, string>>;
   readonly storm: (baseUrl: string, writers: number, each: number) => Promise<Storm>;
@@ -26,7 +25,6 @@ export const remote = (
   storm: async (...args) => JSON.parse(await call("storm", args)),
 });
 
-/** Tests the client in a runtime, against a real service and through faulty proxies. */
 export function testClient(name: string, runtime: Runtime): void {
   describe(`the client in ${name}`, () => {
     test.concurrent("passes all checks of sdk-suite.ts", async () => {

@@ -22,7 +22,6 @@ export function runTodo(
   return run(["bin/todo", ...args], variables, input);
 }
 
-/** What a command has printed, and its exit code. */
 export interface Outcome {
   /** Undefined if a signal ended the process. */
   readonly code: number | undefined;
@@ -30,7 +29,6 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** Waits until a process ends. */
 export async function ended(command: Command): Promise<Outcome> {
   await using running = command;
   return { code: await running.exited, stdout: running.stdout(), stderr: running.stderr() };

@@ -6,7 +6,6 @@ import { rules } from "../conformance/rules.ts";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
 import { type Command, run } from "./command.ts";
 
-/** The rules that no client can check, with the reasons. */
 export const unobserved = rules.flatMap(({ id, notObservable }) =>
   notObservable === undefined ? [] : [{ id, notObservable }],
 );

@@ -108,12 +108,10 @@ export class ContainerEngine {
     this.#system = undefined;
   }
 
-  /** Returns the beginning of a command line that runs a program of this machine in the engine's network. */
   networkCommand(): readonly string[] {
     return ["nsenter", `--target=${this.system.init}`, "--net"];
   }
 
-  /** Starts a program of this machine in the engine's network. */
   runInNetwork(commandLine: readonly string[], variables: Readonly<Record<string, string>> = {}): Command {
     return run([...this.networkCommand(), ...commandLine], variables);
   }

@@ -13,7 +13,6 @@ const WRITERS = 8;
 /** How many of the latest POSTs are sent again after each start. */
 const RETRIES = 20;
 
-/** The acknowledged writes: the title of each id, and the ids set to done. */
 interface Acknowledged {
   readonly titles: Map<number, string>;
   readonly done: Set<number>;
@@ -78,7 +77,6 @@ async function retry(url: string, { titles, unanswered }: Acknowledged): Promise
   expect(new Set(all).size).toBe(all.length);
 }
 
-/** Creates a to-do. The title is also the idempotency key. */
 const create = (url: string, title: string): Promise<ServedTodo | undefined> =>
   answered(postTodo(url, title, { "Idempotency-Key": title }));
 

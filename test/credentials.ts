@@ -9,19 +9,14 @@ export const as = (authorization: string, headers: Readonly<Record<string, strin
   headers: { Authorization: authorization, ...headers },
 });
 
-/** Returns the text of a successful response, or another status. */
 async function textOrStatus(url: string, authorization: string, ca?: string): Promise<string | number> {
   const response = await fetch(url, { ...as(authorization), ...(ca !== undefined && { tls: { ca } }) });
   return response.status === 200 ? response.text() : response.status;
 }
 
-/** Asks a server for the name of the client that a token belongs to. */
 export const whoami = (url: string, token: string) => textOrStatus(`${url}/api/whoami`, `Bearer ${token}`);
 
-/**
- * Asks a server to greet a user.
- * @param ca the certificate of the server, as PEM
- */
+/** @param ca the certificate of the server, as PEM */
 export const greet = (url: string, user: string, password: string, ca?: string) =>
   textOrStatus(`${url}/admin/`, basic(user, password), ca);
 

@@ -12,7 +12,6 @@ import { until } from "./until.ts";
 const { TODO_TEST_SYSTEMS: WANTED } = process.env;
 const LIMIT_MS = 300_000;
 
-/** The reason why this machine cannot start a system; `undefined` if it can. */
 export const whyNoSystem: string | undefined =
   WANTED === undefined
     ? "TODO_TEST_SYSTEMS is not set; the tests download 300 MB of Debian's packages"
@@ -33,10 +32,7 @@ async function whyNoOverlay(): Promise<string | undefined> {
   return code === 0 ? undefined : `no overlay file system can be mounted: ${stderr.trim()}`;
 }
 
-/**
- * Builds the file system of a Debian release with packages, separated by commas, in a folder. Returns its path. If TODO_TEST_SYSTEMS is a path, the
- * file system is kept there for the next run.
- */
+/** @param packages separated by commas. If TODO_TEST_SYSTEMS is a path, the file system is kept there for the next run. */
 export async function buildDebian(suite: string, packages: string, folder: string): Promise<string> {
   const parent = WANTED?.startsWith("/") ? WANTED : folder;
   const root = join(parent, `${suite}-${Bun.hash(packages).toString(36)}`);
@@ -54,7 +50,6 @@ export async function buildDebian(suite: string, packages: string, folder: strin
   return root;
 }
 
-/** Runs a command of this machine. Returns its standard output. Throws an Error if it fails. */
 export const outputOf = (
   commandLine: readonly string[],
   variables: Readonly<Record<string, string>> = {},
@@ -74,12 +69,7 @@ export class System {
     this.#group = group;
   }
 
-  /**
-   * Starts a command line with a child, or a child of it, that is the first process of a system. The system ends when the tests end.
-   * @param name the name of the first process
-   * @param namespaces options of nsenter besides the usual ones
-   * @param group the name of the control groups of the system
-   */
+  /** Starts a command line. A descendant with this name becomes the system's first process. @param namespaces more options of nsenter */
   static async start(
     commandLine: readonly string[],
     name: string,
@@ -106,7 +96,6 @@ export class System {
     return this.#outer.stdout() + this.#outer.stderr();
   }
 
-  /** Starts a command line in the system, in its root folder or in another one. */
   run(
     commandLine: readonly string[],
     { folder = "/", input }: { folder?: string; input?: string } = {},
@@ -130,7 +119,6 @@ export class System {
     return (await succeed(this.run(commandLine, options))).replace(/\n$/, "");
   }
 
-  /** Runs shell commands in the system. Returns what `output` returns. */
   shell(commands: string, options?: { folder?: string; input?: string }): Promise<string> {
     return this.output(["sh", "-ec", commands], options);
   }

@@ -94,7 +94,6 @@ test.skipIf(skipFor(whyNoSystemd)).each(["todo-service.service", "todo-service@.
   },
 );
 
-/** Copies deploy/ without secrets to a new folder, and runs `make-secrets` there. Returns the path of the copy. */
 async function copyWithSecrets(): Promise<string> {
   const deploy = await mkdtemp(join(folder, "deploy-"));
   await cp(DEPLOY, deploy, {

@@ -85,7 +85,6 @@ describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", ()
 
 const folder = temporaryFolder();
 
-/** Returns the file that a block of the tutorial writes or extends, with this address instead of its own. */
 const fileIn = (name: string, site: string): string =>
   /<<'END'\n(.*\n)END\n/s.exec(commandsOf(SERVER, name))?.[1]?.replaceAll("todo.example.com", site) ?? "";
 

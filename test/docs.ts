@@ -21,30 +21,19 @@ const SITE = /^npx bun \S+ --port=\d+$/;
 /** The first line of a block that is a file says its name: `// server.ts`, `# Caddyfile` or `<!-- live.html -->`. */
 const FILE_NAME = /^(?:\/\/|#|<!--) ([\w.-]+)(?: -->)?\n/;
 
-/**
- * A fenced block of a page. An HTML comment before it, its marker, tells the tests how to run it. A block inside an HTML
- * comment is hidden from readers, and runs like the others.
- */
+/** A fenced block of a page. The HTML comment before it is its marker. A block within an HTML comment runs like the others. */
 export interface Block {
   readonly language: string;
   readonly text: string;
-  /** The line of the page on which the block starts. */
   readonly line: number;
-  /**
-   * - `not run: REASON`
-   * - `run by: FILE`: the test in this file runs the block in a system of its own
-   * - `needs: TOOL`: the block runs only where this program is installed
-   * - `exits: CODE`: the commands fail with this exit code
-   * - `waits: FILE`: the block runs when a file exists, which the server creates; the name is a pattern
-   * - `crash`: the server of the page is killed before the block starts the next one
-   * - `example: REASON`: the output differs from run to run
-   */
+  // How tests run the block: `not run: REASON`; `run by: FILE` in a system of its own; `needs: TOOL` only where it is installed;
+  // `exits: CODE` expects this exit code; `waits: PATTERN` for a file that the server creates; `crash` first kills the server of
+  // the page; `example: REASON` where the output differs from run to run.
   readonly marker: string | undefined;
   /** Whether only blank lines are between the previous block and this one. */
   readonly followsBlock: boolean;
 }
 
-/** A Markdown page with a path such as `docs/how-to/users.md`. */
 export interface Page {
   readonly path: string;
   readonly text: string;
@@ -82,7 +71,6 @@ export function markerOf({ marker }: Block, name: string): string | undefined {
   return marker?.startsWith(`${name}: `) ? marker.slice(name.length + 2) : undefined;
 }
 
-/** Returns the commands of a page that a test runs in a system of its own: the block with this text. */
 export function commandsOf(page: string, part: string): string {
   const block = readPage(page).blocks.find(({ text }) => text.includes(part));
   if (block === undefined) throw new Error(`${page} has no block with ${part}`);
@@ -94,17 +82,11 @@ export const isCommand = ({ language }: Block): boolean => language === "sh";
 export interface RunOptions {
   /** Changes each block before it runs, for example to use other paths. */
   readonly changed?: (text: string) => string;
-  /**
-   * Runs after the last block, while the servers of the page still run.
-   * @param usePorts replaces the ports of the page by those of this run
-   */
+  /** Runs after the last block, while the servers still run. `usePorts` puts the ports of this run in place of the page's. */
   readonly whileRunning?: (usePorts: (text: string) => string) => Promise<void>;
 }
 
-/**
- * Runs the command blocks of a page, in order and in one shell, in a clean copy of the repository. Returns
- * what went wrong: commands that fail, and outputs that differ from the `text` block directly below the commands.
- */
+/** Runs the commands of a page in one shell, in a clean copy. Returns what fails, or differs from the `text` block directly below. */
 export async function runPage(page: Page, options: RunOptions = {}): Promise<readonly string[]> {
   const folder = await mkdtemp(join(tmpdir(), "todo-docs-"));
   const results = await mkdtemp(join(tmpdir(), "todo-docs-results-"));
@@ -149,7 +131,6 @@ export async function runPage(page: Page, options: RunOptions = {}): Promise<rea
 interface Step {
   readonly block: Block;
   readonly script: string;
-  /** The text that the commands print, if the page shows it. */
   readonly output: string | undefined;
 }
 

@@ -116,7 +116,6 @@ afterAll(() => databases?.[Symbol.asyncDispose]());
 interface Engine {
   readonly name: string;
   store: TodoStore;
-  /** Returns how many idempotency keys the store has evicted. */
   readonly evicted: () => number;
   readonly open: () => Promise<TodoStore>;
   /** Splits writes into runs. Concurrent writes of a run must have the same outcome as consecutive ones. */
@@ -206,7 +205,6 @@ test(
     // Reopening takes longer than a sequence, so it is done only after a disagreement.
     let engines = await openEngines();
     expect(engines.map(({ name }) => name)).toEqual(NAMES);
-    /** Returns the outcome of a call in all stores. Throws if they disagree. */
     const agreed = async <T>(call: (engine: Engine) => Promise<T>): Promise<T | undefined> => {
       const [first, ...others] = await Promise.all(engines.map(call));
       for (const [index, other] of others.entries())

@@ -29,14 +29,12 @@ function examples(): readonly Example[] {
   );
 }
 
-/** The pages whose TypeScript is for users of the typed client. */
 const CLIENT_PAGES = ["client/README.md", "docs/reference/client.md"];
 const CLIENT_PACKAGE = "todo-service-client";
 const CLIENT_SOURCE = join(ROOT, "src/sdk/client.ts");
 
 const clientExamples = (): readonly Example[] => typescriptOf(CLIENT_PAGES.map(readPage));
 
-/** Returns the TypeScript of the README and of all other pages of docs/. */
 const pageExamples = (): readonly Example[] =>
   // test/web-app.system.test.ts checks those that import packages from the registry.
   typescriptOf(readPages().filter(({ path }) => !CLIENT_PAGES.includes(path))).filter(

@@ -1,4 +1,4 @@
-/** Returns the samples of a text in the Prometheus format 0.0.4, by name and labels. */
+/** The samples of a text in the Prometheus format 0.0.4, by name and labels. */
 export type Samples = ReadonlyMap<string, number>;
 
 /** Throws for a line that violates the format, and for a duplicate series. */

@@ -13,10 +13,7 @@ export interface FaultyProxy extends AsyncDisposable {
   readonly settled: () => Promise<void>;
 }
 
-/**
- * Starts an HTTP proxy on loopback that closes each connection after one response. It never disturbs CORS preflights.
- * @param faultFor returns the fault for a request, such as "POST /api/todos"
- */
+/** One response per connection, and no fault for CORS preflights. @param faultFor gets a request such as "POST /api/todos" */
 export async function startFaultyProxy(
   serverPort: number,
   faultFor: (request: string) => Fault,

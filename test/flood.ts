@@ -1,8 +1,5 @@
-/**
- * Guesses passwords over kept-alive connections, the next one as soon as the last one is answered. Also a program:
- * `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`, which runs in its own process next to a measurement. It ends
- * earlier at SIGTERM, after the guesses under way.
- */
+// Guesses passwords over kept-alive connections. As a program, in its own process next to a measurement:
+// `bun test/flood.ts PORT CONNECTIONS MILLISECONDS USERS`. At SIGTERM, it ends after the guesses under way.
 import { basic } from "./credentials.ts";
 import { Connection, statusOf } from "./raw-http.ts";
 

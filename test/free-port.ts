@@ -7,10 +7,7 @@ const [FIRST, END] = [10_000, 32_000];
 /** While a process uses a port of TCP, it holds the port of UDP that is higher by this number. */
 const UDP_OFFSET = 32_000;
 
-/**
- * Returns a port of loopback that is free, and that stays free until a server uses it, also while the server restarts.
- * No other test gets the same port until this process ends.
- */
+/** No other test gets the port until this process ends, so a server on it can restart. */
 export async function freePort(): Promise<number> {
   let port = randomInt(FIRST, END);
   while (!(await reserve(port)) || !(await isFree(port))) port = randomInt(FIRST, END);

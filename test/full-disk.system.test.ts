@@ -62,7 +62,6 @@ test.skipIf(skipFor(whyNoMount))(
   },
 );
 
-/** Returns checks of a server: the metric about writes, and readiness. */
 function health(server: Command, url: string) {
   return {
     isWritable: async (): Promise<boolean> => /^todo_store_writable 1$/m.test(await scrape(server)),

@@ -175,7 +175,6 @@ export interface Exchanged {
   readonly isHung: boolean;
 }
 
-/** Returns whether the server has neither responded nor closed the connection, or has responded with 5xx. */
 export const hasFailed = ({ text, isHung }: Exchanged): boolean => isHung || SERVER_ERROR.test(text);
 
 interface FuzzOptions {
@@ -213,11 +212,7 @@ export async function fuzz(
 /** A response that never ends: an event stream after its first bytes. */
 const ENDLESS = /^content-type: text\/event-stream\r\n(?:[^\r\n]+\r\n)*\r\n./im;
 
-/**
- * Sends a request to a port of loopback. Reads until the server closes the connection, or until events arrive. If the request may
- * be incomplete and the server is silent for 30 ms, ends the sending side. `isHung` means that the server neither answers nor
- * closes within 5 seconds.
- */
+/** Reads to the end, or until events arrive. If the request may be incomplete, ends the sending side after a silence. */
 export function exchange(
   port: number,
   { bytes, isWhole }: Mutant,

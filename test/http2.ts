@@ -39,10 +39,7 @@ export function answerOf(stream: ClientHttp2Stream): Promise<Streamed> {
   return promise;
 }
 
-/**
- * Sends requests on an HTTP/2 session and reads no body; resolves when every response has begun. The session must not
- * open a flow-control window (`settings: { initialWindowSize: 0 }`).
- */
+/** Resolves when every response has begun. The session needs `initialWindowSize: 0`, so that no body arrives. */
 export async function requestUnread(
   session: ClientHttp2Session,
   paths: readonly string[],

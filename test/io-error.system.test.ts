@@ -22,7 +22,6 @@ const SLOWLY = `inject=${SYNCS}:delay_exit=${FSYNC_SECONDS * 1_000_000}:when=3`;
 
 const newPath = storePathsIn();
 
-/** Starts a server on a disk on which some system calls fail. */
 function serveFailing(path: string, calls: string, fault: string): Command {
   const inject = ["-e", `trace=${calls}`, "-e", `inject=${calls}:${fault}`];
   return serveTraced(path, ["-o", "/dev/null", ...filesOf(path), ...inject]);

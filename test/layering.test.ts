@@ -100,7 +100,6 @@ function ofPackage(path: string, target: string): string[] {
   return [`${path}: ${name} is ${name in devDependencies ? "only for development" : "not a dependency"}`];
 }
 
-/** Returns the position in HTTP_PARTS, or the last one for files elsewhere. */
 function partOf(path: string): number {
   const part = HTTP_PARTS.findIndex((pattern) => pattern.test(path));
   return part < 0 ? HTTP_PARTS.length : part;

@@ -12,10 +12,7 @@ export type Answer = "absent" | "open" | "done" | "ok";
 
 type State = "none" | "open" | "done" | "deleted";
 
-/**
- * Returns whether the history of one to-do is linearizable: each operation took effect at one moment between its start and its
- * end. The to-do does not exist at first. A repeated create finds the to-do that the first one made.
- */
+/** Returns whether each operation on a to-do, absent at first, can have taken effect at one moment between its start and its end. */
 export function isLinearizable(history: readonly Operation[]): boolean {
   const byStart = history.toSorted((a, b) => a.start - b.start);
   const answered = byStart.filter(({ answer }) => answer !== undefined);

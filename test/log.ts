@@ -6,7 +6,6 @@ export interface LogLine {
   readonly message: string;
 }
 
-/** Returns a log that keeps its lines, and all of them as one text to search for secrets. */
 export function capturingLog() {
   const lines: LogLine[] = [];
   const keep = (level: LogLine["level"]) => (fields: object, message: string) => {

@@ -73,11 +73,7 @@ describe(`in ${ROUNDS} rounds, an operator who does what the server says loses n
   });
 });
 
-/**
- * Runs a server under load and changes its files. Then does what the log says: stops the server, restores the rescue file
- * and starts the server. Kills a server that goes on acknowledging writes.
- * Returns the acknowledged to-dos that are missing, and whether the server named a rescue file.
- */
+/** Changes files under load, then does what the log says: stops the server, restores the rescue file and starts the server. */
 async function lostAfterRescue(path: string, change: (path: string) => void) {
   const load = new Load();
   let restore: readonly string[] = [];
@@ -185,7 +181,6 @@ test("a server accepts writes again after its folder was moved away and back und
   expect((await listTodos(await again.url)).length).toBeGreaterThanOrEqual(found.size);
 });
 
-/** Creates to-dos, and remembers those that were acknowledged. */
 class Load {
   readonly acknowledged = new Map<number, string>();
   answers = 0;

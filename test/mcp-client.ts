@@ -78,7 +78,6 @@ export interface StdioServer extends AsyncDisposable {
   readonly next: (what: string, matches: (message: Message) => boolean) => Promise<Message>;
 }
 
-/** Starts `todo mcp`, or another command line that does the same. */
 export function startStdioServer(
   variables: Readonly<Record<string, string>>,
   commandLine: readonly string[] = ["bin/todo", "mcp"],
@@ -186,7 +185,6 @@ export interface HttpClient extends McpClient {
   readonly post: (method: string, params?: object, headers?: Record<string, string>) => Promise<Response>;
 }
 
-/** Returns a function that sends single messages to the server at a URL. */
 export function mcpSender(
   version: ProtocolVersion,
   url: string,

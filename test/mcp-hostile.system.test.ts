@@ -28,7 +28,6 @@ const VALUES: readonly string[] = [
 
 const PLACES = ["jsonrpc", "id", "method", "params", "name", "arguments", "uri", "title", "limit", "_meta"];
 
-/** Returns messages that are wrong in different ways, most of them lines. */
 function* hostileMessages(version: ProtocolVersion, random: Random): Generator<Uint8Array> {
   const bases = [
     { method: "tools/list" },

@@ -30,7 +30,6 @@ const SDKS = [
   { version: "2.4.0", client: SECOND, stdio: `${SECOND}/stdio`, http: SECOND },
 ];
 
-/** Returns a program that adds, finds, marks and deletes to-dos, and prints what it received. */
 const programOf = (client: string, transport: string): string => `
 import { Client } from "${client}";
 ${transport}
@@ -47,7 +46,6 @@ console.log(JSON.stringify([tools.map(({ name }) => name), added, found, marked,
 await client.close();
 `;
 
-/** Runs a program with this client, and compares what it received with what the service has. */
 async function runClient(url: string, client: string, transport: string): Promise<void> {
   await writeFile(join(folder, "program.js"), programOf(client, transport));
   const out = await succeed(runIn(folder, ["node", "program.js"], { HOME: folder }));

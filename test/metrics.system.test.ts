@@ -35,10 +35,8 @@ const rules: Rules = JSON.parse(
 );
 const ALERTS = rules.groups.flatMap((group) => group.rules);
 
-/**
- * An alert, its labels, when it is silent, fires and is silent again, and its summary. Below it, series that replace those of a
- * healthy service, with one value every 15 seconds.
- */
+// An alert, its labels, when it is silent, fires and is silent again, and its summary. Below it, series that replace those of a
+// healthy service, with one value every 15 seconds.
 const CASES = `
 TodoServiceDown | severity=critical instance=a:1 | 21m 21m30s | a:1 has not answered for a minute
   up: 1x80 0x20
@@ -120,7 +118,6 @@ describe.skipIf(skipFor(whyMissing("promtool")))("promtool", () => {
     expect([code, said]).toEqual([0, expect.stringContaining(`${ALERTS.length} rules found`)]);
   });
 
-  /** The series of an alert's test while the service is healthy. */
   const HEALTHY: Readonly<Record<string, string>> = {
     up: "1x1600",
     'todo_http_requests_total{route="/",method="GET",status="200"}': "0+1500x1600",

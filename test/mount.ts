@@ -6,7 +6,6 @@ import { run } from "./command.ts";
 
 const probe = run(["sh", "-c", 'exec unshare --mount mount -t tmpfs tmpfs "$0"', tmpdir()]);
 
-/** The reason why nothing can be mounted here, or `undefined`. */
 export const whyNoMount = (await probe.exited) === 0 ? undefined : `mount: ${probe.stderr().split("\n")[0]}`;
 
 /** Mounts a file system in memory at a new folder. @param options those of tmpfs, such as `size=4m` */

@@ -1,8 +1,5 @@
-/**
- * Prints the mutants of source files as JSON: an id, the file, its lines (from 1), the replaced part and its replacement. Runs on
- * Node, because the instrumenter of StrykerJS 9 does not run on Bun ("generator is not a function").
- * Usage: node test/mutants.mjs FILE…
- */
+// Prints the mutants of source files as JSON. Usage: node test/mutants.mjs FILE…
+// Runs on Node, because the instrumenter of StrykerJS 9 does not run on Bun ("generator is not a function").
 import { readFile } from "node:fs/promises";
 import { Instrumenter } from "@stryker-mutator/instrumenter";
 

@@ -1,13 +1,7 @@
-/**
- * Tests the tests: plants one fault at a time in a copy of the project and counts the faults that no test notices.
- *
- * Usage: npm run test:mutation -- FOLDER|FILE… [--count 200] [--seed 1] [--seconds 30] [--mutants ID,ID]
- *
- * StrykerJS makes the faults (mutants). Its own runner cannot be used, because it knows neither `bun test` nor which
- * test covers which line. For each mutant, this script runs the fast tests whose coverage includes the mutated line,
- * the quickest first, until they would take more than `--seconds`. `--mutants` runs the named mutants again. The script works
- * on copies of the project, one for each processor, so you can edit the project while it runs.
- */
+// Tests the tests: plants one fault (a mutant) at a time in a copy of the project, and counts those that no test notices.
+// Usage: npm run test:mutation -- FOLDER|FILE… [--count 200] [--seed 1] [--seconds 30] [--mutants ID,ID]
+// For each mutant, runs the fast tests that cover its line, the quickest first, up to `--seconds`. `--mutants` repeats some.
+// The runner of StrykerJS knows neither `bun test` nor which test covers which line.
 import { globSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -31,7 +25,6 @@ interface Mutant {
   readonly replacement: string;
 }
 
-/** A test file: how long it takes, and the lines of each source file that it runs. */
 interface TestFile {
   readonly path: string;
   readonly ms: number;
@@ -104,10 +97,7 @@ function sample(all: readonly Mutant[]): Mutant[] {
   return all.toSorted((one, other) => (rank(one) < rank(other) ? -1 : 1)).slice(0, Number(values.count));
 }
 
-/**
- * The tests that run the mutated line, the quickest first. If there are none, the tests of the same folder, because coverage does
- * not see the lines that run in worker threads.
- */
+/** Coverage does not see the lines that run in worker threads. For these, the tests of the same folder run. */
 function testsFor({ file, line, lastLine }: Mutant, tests: readonly TestFile[]): TestFile[] {
   let covering: TestFile[] = [];
   // The line where a function's body begins may not count as executed.
