@@ -116,12 +116,9 @@ describe("the package", () => {
     expect(await output(ROOT, "node_modules/.bin/publint", "--strict", tarball)).toContain("All good!");
   });
 
-  test.skipIf(skipFor(attw.whyMissing))(
-    "has the right types for every module resolution that supports ES modules",
-    async () => {
-      await output(folder, inPackages(attw, ".bin/attw"), "--profile", "esm-only", tarball);
-    },
-  );
+  test.skipIf(skipFor(attw.whyMissing))("has correct types for every resolution of ES modules", async () => {
+    await output(folder, inPackages(attw, ".bin/attw"), "--profile", "esm-only", tarball);
+  });
 
   test("its examples and its README import it by its package name", async () => {
     const project = await newProject({});

@@ -38,53 +38,50 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
     ["that sometimes fails a write", "pwrite64", "error=EIO:when=60+37", true],
     ["that fails every write for a while", "pwrite64", "error=ENOSPC:when=60..90", true],
     ["that fails every write from then on", "pwrite64", "error=ENOSPC:when=60+", false],
-  ])(
-    "%s: every response matches the stored data, and reads still succeed",
-    async (_when, calls, fault, isRecoverable) => {
-      const path = newPath();
-      const created = new Map<number, string>();
-      const refused = new Set<string>();
-      const answers: boolean[] = [];
-      {
-        await using server = serveFailing(path, calls, fault);
-        const url = await server.url;
-        const write = async (writer: number): Promise<void> => {
-          for (let i = 0; i < POSTS; i++) {
-            const title = `${writer}.${i}`;
-            const response = await postTodo(url, title);
-            answers.push(response.ok);
-            if (response.ok) {
-              const { id }: ServedTodo = JSON.parse(await response.text());
-              expect(created.has(id)).toBe(false);
-              created.set(id, title);
-            } else {
-              expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
-              expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
-              refused.add(title);
-              expect((await listTodos(url)).map(({ title }) => title)).not.toContain(title);
-            }
-          }
-        };
-        await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
-        expect(answers).toContain(true);
-        expect(answers).toContain(false);
-        if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
-        expect(await listTodos(url)).toMatchObject(inOrder(created));
-        await kill(server);
-        expect(server.stdout()).toContain('"msg":"request failed"');
-      }
-      await using server = serveFile(path);
+  ])("%s: responses match the stored data, and reads succeed", async (_when, calls, fault, isRecoverable) => {
+    const path = newPath();
+    const created = new Map<number, string>();
+    const refused = new Set<string>();
+    const answers: boolean[] = [];
+    {
+      await using server = serveFailing(path, calls, fault);
       const url = await server.url;
-      const todos = await listTodos(url);
-      expect(todos.slice(0, created.size)).toMatchObject(inOrder(created));
-      // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
-      expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
-      expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
-      expect(JSON.parse(await (await postTodo(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
+      const write = async (writer: number): Promise<void> => {
+        for (let i = 0; i < POSTS; i++) {
+          const title = `${writer}.${i}`;
+          const response = await postTodo(url, title);
+          answers.push(response.ok);
+          if (response.ok) {
+            const { id }: ServedTodo = JSON.parse(await response.text());
+            expect(created.has(id)).toBe(false);
+            created.set(id, title);
+          } else {
+            expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
+            expect(await statusAndCode(response)).toEqual([503, "store_unavailable"]);
+            refused.add(title);
+            expect((await listTodos(url)).map(({ title }) => title)).not.toContain(title);
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: WRITERS }, (_, writer) => write(writer)));
+      expect(answers).toContain(true);
+      expect(answers).toContain(false);
+      if (isRecoverable) expect(answers.lastIndexOf(true)).toBeGreaterThan(answers.indexOf(false));
+      expect(await listTodos(url)).toMatchObject(inOrder(created));
       await kill(server);
-      expect(integrity(path)).toBe("ok");
-    },
-  );
+      expect(server.stdout()).toContain('"msg":"request failed"');
+    }
+    await using server = serveFile(path);
+    const url = await server.url;
+    const todos = await listTodos(url);
+    expect(todos.slice(0, created.size)).toMatchObject(inOrder(created));
+    // The write of the last rejected request is complete in the file. Only the server could not know whether it is durable.
+    expect(todos.slice(created.size).filter(({ title }) => !refused.has(title))).toEqual([]);
+    expect(todos.map(({ id }) => id)).toEqual(todos.map((_, index) => index + 1));
+    expect(JSON.parse(await (await postTodo(url, "after")).text())).toMatchObject({ id: todos.length + 1 });
+    await kill(server);
+    expect(integrity(path)).toBe("ok");
+  });
 
   test("that fails: creates one to-do for a POST and its retry with the same key", async () => {
     const path = newPath();

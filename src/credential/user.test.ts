@@ -161,14 +161,11 @@ test.each<[what: string, hash: string, password: string, verifications: number]>
   ["73 bytes for bcrypt", BCRYPT, "x".repeat(73), 0],
   ["73 bytes in 37 characters for bcrypt", BCRYPT, `x${"é".repeat(36)}`, 0],
   ["1000 bytes for argon2id", ARGON2ID, "x".repeat(1000), 1],
-])(
-  "createUserCheck verifies a password only if the hash covers all of it: %s",
-  async (_what, hash, password, verifications) => {
-    const { check, verified } = checking({ alice: hash });
-    expect(await check("alice", password)).toBe(false);
-    expect(verified.length).toBe(verifications);
-  },
-);
+])("createUserCheck verifies only what the hash covers: %s", async (_what, hash, password, verifications) => {
+  const { check, verified } = checking({ alice: hash });
+  expect(await check("alice", password)).toBe(false);
+  expect(verified.length).toBe(verifications);
+});
 
 const NO_HASH = "(bob) has no whole hash of bcrypt (htpasswd -B) or argon2id";
 

@@ -43,16 +43,13 @@ test.each([
   [6, "e-7"],
   [7, ""],
   [Number.POSITIVE_INFINITY, ""],
-])(
-  "ChangeFeed with the events 4 to 6 sends these and the next one after position %d: %s",
-  async (sequence, expected) => {
-    const feed = new ChangeFeed(3, START);
-    publish(feed, 1, 6);
-    const received = read(feed, { epoch: "e", sequence });
-    publish(feed, 7, 7);
-    expect((await received).join(" ")).toBe(expected);
-  },
-);
+])("ChangeFeed with events 4 to 6 sends these and the next after %d: %s", async (sequence, expected) => {
+  const feed = new ChangeFeed(3, START);
+  publish(feed, 1, 6);
+  const received = read(feed, { epoch: "e", sequence });
+  publish(feed, 7, 7);
+  expect((await received).join(" ")).toBe(expected);
+});
 
 test("ChangeFeed sends at most 64 events at once", async () => {
   const feed = new ChangeFeed(100, START);

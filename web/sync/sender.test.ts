@@ -182,30 +182,27 @@ describe("the unsent changes", () => {
     ["its answer is lost", cut, pass, false],
     ["the page closes before its answer", never, pass, true],
     ["the page closes and could not find out whether it has arrived", cut, never, true],
-  ])(
-    "are not repeated for a tick that another device has undone since when %s",
-    async (_when, answer, find, closes) => {
-      const { page, store, service } = await open(["one"]);
-      const reopened = Promise.withResolvers<void>();
-      page.network = async (send, method, path) => {
-        if (method === "GET") return find(send, method, path);
-        await send();
-        await reopened.promise;
-        return answer();
-      };
-      page.change("done", "one");
-      await untilStored(store, ["1 (one)"]);
-      await store.setDone(1n, false);
-      reopened.resolve();
-      if (find === never)
-        await until(() => page.requests.length > 1, "the page asks whether the tick has arrived");
-      if (closes) await page.close();
-      const last = closes ? await openNext(service) : page;
-      await last.untilSent();
-      expect(await storedTitles(store)).toEqual(["1 one"]);
-      expect([...page.writes, ...(closes ? last.writes : [])]).toEqual(["PATCH /api/todos/1"]);
-    },
-  );
+  ])("are not repeated for a tick undone by another device when %s", async (_when, answer, find, closes) => {
+    const { page, store, service } = await open(["one"]);
+    const reopened = Promise.withResolvers<void>();
+    page.network = async (send, method, path) => {
+      if (method === "GET") return find(send, method, path);
+      await send();
+      await reopened.promise;
+      return answer();
+    };
+    page.change("done", "one");
+    await untilStored(store, ["1 (one)"]);
+    await store.setDone(1n, false);
+    reopened.resolve();
+    if (find === never)
+      await until(() => page.requests.length > 1, "the page asks whether the tick has arrived");
+    if (closes) await page.close();
+    const last = closes ? await openNext(service) : page;
+    await last.untilSent();
+    expect(await storedTitles(store)).toEqual(["1 one"]);
+    expect([...page.writes, ...(closes ? last.writes : [])]).toEqual(["PATCH /api/todos/1"]);
+  });
 
   test("with an answer are not repeated beside others of the same change that have none when the page closes", async () => {
     const { page, store, service } = await open(["one", "two"]);

@@ -53,15 +53,12 @@ test.each<[isPage: boolean, accepted: readonly string[]]>([
   }
 });
 
-test.each(["/", "/docs"])(
-  "/ and %s send a CSP that allows only this server's files and nothing inline",
-  async (path) => {
-    await using service = startService();
-    const response = await service.send("GET", path, OPENED);
-    expect(response.headers.get("content-security-policy")).toBe(PAGE_CSP);
-    await expectOnlyAssets(service, await response.text());
-  },
-);
+test.each(["/", "/docs"])("the CSP of %s allows only the server's files and nothing inline", async (path) => {
+  await using service = startService();
+  const response = await service.send("GET", path, OPENED);
+  expect(response.headers.get("content-security-policy")).toBe(PAGE_CSP);
+  await expectOnlyAssets(service, await response.text());
+});
 
 test("/ is revalidated each time, with 304 while it is unchanged", async () => {
   await using service = startService();
