@@ -5,10 +5,7 @@ const CLASS_IN = 1;
 const TTL_SECONDS = 1;
 const HEADER_BYTES = 12;
 
-/**
- * Starts a DNS server on UDP that answers each query for IPv4 addresses with `addresses`, and any other query with no records
- * (RFC 1035 §4.1). Returns its address as `host:port`.
- */
+/** A DNS server (RFC 1035 §4.1) that answers for every name with these IPv4 addresses. Returns its address as `host:port`. */
 export async function startNameServer(
   stack: AsyncDisposableStack,
   addresses: readonly string[],

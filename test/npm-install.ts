@@ -2,7 +2,6 @@ import { join } from "node:path";
 import { run } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
 
-/** Packages from the registry in a temporary folder, or the reason why they are not there. */
 export type InstalledPackages =
   | { readonly folder: string; readonly whyMissing?: undefined }
   | { readonly folder?: undefined; readonly whyMissing: string };
@@ -15,7 +14,6 @@ export const REGISTRY_VARIABLES: Readonly<Record<string, string>> = Object.fromE
 );
 const TIME_LIMIT_MS = 300_000;
 
-/** The reason why no test may ask npm's registry, or undefined. */
 export const whyNoRegistry =
   process.env.TODO_TEST_PACKAGE === undefined
     ? "TODO_TEST_PACKAGE is not set; npm would ask the registry for packages"

@@ -1,6 +1,5 @@
 import type { Observer } from "../src/http/observability/instrumentation.ts";
 
-/** Returns an observer, and the number of requests without a response. */
 export function countRequests() {
   let waiting = 0;
   const observer: Observer = {

@@ -30,11 +30,7 @@ interface Contract {
 
 const contract: Contract = document;
 
-/**
- * Throws unless openapi.json allows this response to `method` at `path`: its status, media type, headers and body.
- * `path` is the request target, including the query. Reads a clone, so that the caller can still read the body; the caller must
- * not have read it before. The body of an event stream is not checked.
- */
+/** Throws unless openapi.json allows the response. Reads a clone, so that the caller can read the body; skips event streams. */
 export async function validateResponse(method: string, path: string, response: Response): Promise<void> {
   const route = path.replace(/\?.*$/s, "");
   const isEndless = method !== "HEAD" && response.headers.get("content-type") === "text/event-stream";
@@ -200,7 +196,6 @@ ajv.addFormat("uint64", { type: "number", validate: (id) => Number.isInteger(id)
 
 const compiled = new Map<object, ValidateFunction>();
 
-/** Returns how a value violates a schema of openapi.json, or undefined if it does not. */
 export function mismatch(schema: object, value: unknown): string | undefined {
   let validate = compiled.get(schema);
   if (validate === undefined) {

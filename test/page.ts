@@ -14,16 +14,10 @@ export interface Window {
   readonly hosts: ReadonlySet<string>;
 }
 
-/**
- * Chromium logs the first for every failed request or error response; tests check those elsewhere. Playwright logs the second
- * where it blocks service workers.
- */
+/** Failed requests, which tests check elsewhere, and the notice of Playwright where it blocks service workers. */
 const IGNORED = /^Failed to load resource|^Service Worker registration blocked by Playwright/;
 
-/**
- * Makes status messages stay, instead of six seconds. While one stays, its deletion can be undone, and the next step of a test may
- * come later than that on a busy machine. The clock of `page.clock` is not affected.
- */
+/** Keeps messages, and Undo, longer than six seconds, because a busy machine may be late. Does not affect the clock of `page.clock`. */
 export const KEEP_STATUS = `{
   const start = setTimeout;
   globalThis.setTimeout = (run, ms, ...rest) => start(run, ms === 6000 ? 600_000 : ms, ...rest);
@@ -35,11 +29,7 @@ export const SHOW_ALL = `try {
   localStorage["todo-service.order"] ??= "oldest";
 } catch {}`;
 
-/**
- * Starts Chromium for the tests of a suite. Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones
- * first. After each test, closes the windows that it opened and what it used, and expects that
- * the pages had no faults.
- */
+/** Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones first. Faults of pages fail their test. */
 export function useChromium(defaults: BrowserContextOptions = {}, settings = SHOW_ALL) {
   let browser: Browser;
   beforeAll(async () => {
@@ -103,13 +93,11 @@ export async function signIn(page: Page, body: Readonly<Record<string, string>>)
 
 export const WIDTHS = [320, 375, 768, 1000, 1280, 1920] as const;
 
-/** Expects that a page needs no sideways scrolling in a window of a width. */
 export async function expectFits(page: Page, width: number): Promise<void> {
   await page.setViewportSize({ width, height: 700 });
   expect([width, await page.evaluate("document.documentElement.scrollWidth")]).toEqual([width, width]);
 }
 
-/** Returns the accessibility violations that axe-core finds in a page, one line for each element. */
 export async function accessibilityViolations(
   page: Page,
   exceptions: readonly string[] = [],

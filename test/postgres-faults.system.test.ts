@@ -18,14 +18,12 @@ const RESUMES_WITHIN_MS = 60_000;
 const EVENTS = 1000;
 const KEY = { "Idempotency-Key": "key" };
 
-/** Waits until a service creates a to-do again. */
 const resumed = (url: string): Promise<void> =>
   until(
     async () => (await postTodo(url, "resumed").catch(ifReset))?.status === 201,
     "the service writes again",
   );
 
-/** Repeats a call while the database is unavailable to it. Returns its result. */
 async function retried<T>(call: () => T): Promise<Awaited<T>> {
   const start = performance.now();
   while (true) {
@@ -38,7 +36,6 @@ async function retried<T>(call: () => T): Promise<Awaited<T>> {
   }
 }
 
-/** Returns undefined for the error of a connection that was reset. Throws any other error. */
 function ifReset(error: unknown): undefined {
   if (getErrno(error) !== "ECONNRESET") throw error;
 }

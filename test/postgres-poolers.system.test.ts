@@ -79,7 +79,6 @@ ${settings}
     return start(run(["pgbouncer", "-q", ...user, config]), port);
   }
 
-  /** Creates to-dos on one server, and expects their events on another. */
   async function expectToWork(url: string): Promise<void> {
     await using one = serve([], { TODO_STORE: url });
     const writer = await one.url;

@@ -5,7 +5,6 @@ const LATE_MS = 3;
 /** How bytes are forwarded: immediately, after a few milliseconds, only when the flow changes to "pass", or never. */
 type Flow = "pass" | "late" | "hold" | "drop";
 
-/** A proxy in front of a database, which simulates a network with faults. */
 export interface Proxy extends AsyncDisposable {
   readonly url: string;
   readonly flow: (toServer: Flow, toClient: Flow) => void;

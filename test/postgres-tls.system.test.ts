@@ -29,7 +29,6 @@ describe.skipIf(skipFor(whyNoDatabase))("a connection to the database", () => {
     await withoutTls[Symbol.asyncDispose]();
   });
 
-  /** Returns the URL of a new database with the given host name and parameters. */
   async function urlOf(server: Postgres, hostname: string, parameters: Record<string, string>) {
     const url = new URL(await server.newDatabase());
     url.hostname = hostname;
@@ -92,7 +91,6 @@ describe.skipIf(skipFor(whyNoDatabase))("a connection to the database", () => {
   });
 });
 
-/** Returns the reason why a database cannot be opened. Expects one line without the password. */
 async function reasonOf(url: URL): Promise<string> {
   try {
     await (await openPostgres(url.href, { queryTimeoutMs: 4000 })).close();

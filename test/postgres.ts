@@ -16,11 +16,8 @@ const STANDBY_FILE = "standby.signal";
 const PASSWORD_FILE = "password";
 const ENVIRONMENT = { PATH: process.env.PATH ?? "" };
 
-/**
- * Runs a server until standard input has a line: the signal that ends it. If standard input ends without a line, the test
- * has ended, so the script stops the server and removes its folder. It prints the server's process id first. The test
- * runner may kill the outer shell, but not the process that waits for the line.
- */
+// Prints the server's process id, and runs it until standard input has a line: the signal that ends it. If it ends without one,
+// the test has ended, so the script stops the server and removes its folder. The test runner may kill the outer shell, but not the reader.
 const UNTIL_TOLD = `
   exec 3<&0
   {
@@ -31,7 +28,6 @@ const UNTIL_TOLD = `
   } &
   exec >/dev/null; wait`;
 
-/** A server on which a test can create databases. */
 export interface Databases extends AsyncDisposable {
   /** Creates an empty database, with further options of CREATE DATABASE. Returns its URL with a password. */
   newDatabase(options?: string): Promise<string>;
@@ -39,26 +35,19 @@ export interface Databases extends AsyncDisposable {
   query<Row>(text: string): Promise<readonly Row[]>;
 }
 
-/** A server for one test, on a free port of loopback. */
 export interface Postgres extends Databases {
   readonly port: number;
-  /** Stops the server: in order, or like a crash. */
   stop(how: "in order" | "at once"): Promise<void>;
-  /** Starts the server again with its data, if it is stopped. */
   start(): Promise<void>;
   /** Restarts the server, and copies its data in between. Returns a function that restarts it with the copy. */
   copyData(): Promise<() => Promise<void>>;
-  /**
-   * Makes a standby, without which it acknowledges nothing from then on; it is restarted for that.
-   * @param port that of a server which is stopped for good; a free one without it
-   */
+  /** Restarts with a standby, without which it acknowledges nothing from then on. @param port that of a server stopped for good */
   standby(port?: number): Promise<Postgres>;
   promote(): Promise<void>;
   /** Restarts a primary as a standby that follows no server. */
   demote(): Promise<void>;
 }
 
-/** The reason why no server can be started; `undefined` if one can. */
 export const whyNoDatabase =
   BIN === undefined && packageFolder() === undefined
     ? `${PACKAGE} is not installed, and TODO_TEST_POSTGRES_BIN names no folder with initdb and postgres`
@@ -93,7 +82,6 @@ export function urlAt(database: string, ports: readonly number[]): string {
 
 type Settings = Readonly<Record<string, string>>;
 
-/** The folder of servers, what they are made from, and the user that they run as. */
 interface Home {
   readonly folder: string;
   /** A folder that may hold the programs, and that holds an empty cluster and the password of its owner. */
@@ -143,10 +131,7 @@ class Server implements Postgres {
   readonly #settings: Settings;
   #running: { readonly process: Process; readonly databases: DatabasesAt } | undefined;
 
-  /**
-   * @param folder what to remove in the end
-   * @param port 0 takes a free one
-   */
+  /** @param folder what to remove in the end @param port 0 takes a free one */
   constructor(home: Home, data: string, folder: string, settings: Settings, port = 0) {
     this.#port = port;
     this.#home = home;
@@ -294,7 +279,6 @@ async function newFolder(prefix: string, { uid, gid }: User): Promise<string> {
 const idOfNobody = async (which: "-u" | "-g"): Promise<number> =>
   Number(await succeed(run(["id", which, "nobody"])));
 
-/** Writes a file that only the server can read. */
 async function write({ user: { uid, gid } }: Home, path: string, content: string): Promise<void> {
   await writeFile(path, content, { mode: 0o600 });
   if (uid !== undefined && gid !== undefined) await chown(path, uid, gid);

@@ -77,7 +77,6 @@ function noteCreated({ args }: Call, acknowledged: Map<bigint, string>): void {
   acknowledged.set(BigInt(id), title);
 }
 
-/** Starts a server on a store from a disk. Returns the titles by ascending id. */
 async function todosAfterCut(disk: Disk, chance: number): Promise<string[]> {
   const copy = await mkdtemp(join(folder, "after-"));
   await disk.cut(copy, chance);

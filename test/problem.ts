@@ -1,4 +1,3 @@
-/** Returns the status and the error code of a response. The code is absent if the body is not a problem document. */
 export async function statusAndCode(response: Response): Promise<[status: number, code?: string]> {
   if (response.headers.get("content-type") !== "application/problem+json") return [response.status];
   const { code }: { code: string } = JSON.parse(await response.text());

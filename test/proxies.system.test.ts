@@ -86,7 +86,6 @@ async function behindComposeNginx(stack: AsyncDisposableStack, startThird = star
   return { url, replicas };
 }
 
-/** Sends a GET in even turns and a POST in odd ones, and returns the status of the response. */
 async function statusOfNext(url: string, turn: number): Promise<number> {
   const answer = turn % 2 === 0 ? fetch(`${url}/api/todos?limit=1`) : postTodo(url, `${turn}`);
   const response = await soon(answer, () => `the response of ${url}`, PATIENCE_MS);

@@ -7,12 +7,10 @@ import { until } from "./until.ts";
 /** A title with the maximum length and, in UTF-8, the maximum size. */
 export const LONGEST_TITLE = "😀".repeat(120);
 
-/** Returns the bytes of a request that closes its connection. `headers` may repeat a name. */
 export function request(line: string, headers: readonly string[] = [], body = ""): string {
   return [`${line} HTTP/1.1`, "Host: localhost", "Connection: close", ...headers, "", body].join("\r\n");
 }
 
-/** Returns the status of a response, or undefined if the text is not a response. */
 export function statusOf(response: string): number | undefined {
   const status = /^HTTP\/1\.1 (\d{3}) /.exec(response)?.[1];
   return status === undefined ? undefined : Number(status);
@@ -28,7 +26,6 @@ export function chunked(body: string, size: number): string {
   return `${coded}0\r\n\r\n`;
 }
 
-/** Returns the body of a response in chunked coding. Throws if the last chunk is missing. */
 export function unchunked(response: string): string {
   let at = response.indexOf("\r\n\r\n") + 4;
   const chunks: string[] = [];
@@ -61,21 +58,16 @@ export async function startReading(port: number, path = "/api/todos"): Promise<S
   return socket;
 }
 
-/** Reads until the server closes the connection. */
 export async function readToEnd(socket: Socket): Promise<string> {
   return Buffer.concat(await Array.fromAsync<Buffer>(socket)).toString("latin1");
 }
 
-/** The bytes that a server sent, and whether it closed the connection. */
 export interface RawAnswer {
   readonly text: string;
   readonly closed: boolean;
 }
 
-/**
- * Sends bytes to a port of loopback. Reads until the server closes the connection, or sends nothing for `quietMs`. Let the
- * server close the connection where possible: on a busy machine a response may be late.
- */
+/** Reads until the server closes the connection, which is better, or is silent for `quietMs`: a busy machine may respond later. */
 export function sendRaw(port: number, bytes: string | Uint8Array, quietMs = 10_000): Promise<RawAnswer> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1");
@@ -151,11 +143,9 @@ export class Connection implements Disposable {
   }
 }
 
-/** Resolves when connections to a port of loopback are refused. */
 export const portClosed = (port: number): Promise<void> =>
   until(async () => (await connectError(port)) === "ECONNREFUSED", `port ${port} is closed`);
 
-/** Opens a connection and closes it. Returns the code of the error, or undefined after success. */
 async function connectError(port: number): Promise<unknown> {
   try {
     (await openSocket(port)).destroy();

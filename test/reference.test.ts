@@ -48,7 +48,6 @@ const entriesIn = (text: string): { readonly name: string; readonly kind: string
     text,
   }));
 
-/** Returns the part of a page below a heading, up to the next heading of its level. */
 function section(page: string, heading: string): string {
   const [level = ""] = heading.split(" ");
   const start = page.indexOf(`\n${heading}\n`);
@@ -139,7 +138,6 @@ test("the reference lists the metrics of a running server, and no others", async
   expect(["missing in metrics-and-logs.md", ...missing]).toEqual(["missing in metrics-and-logs.md"]);
 });
 
-/** The messages of the log with their levels and fields, as the page lists them. */
 const listedLines = new Map(
   entriesIn(section(read("metrics-and-logs.md"), "## Logs")).map(({ name, kind, text }) => [
     name,
@@ -147,7 +145,6 @@ const listedLines = new Map(
   ]),
 );
 
-/** Expects that the page lists the lines that a server has logged, with all their fields. Returns the messages. */
 function expectListed(stdout: string): string[] {
   return stdout
     .trimEnd()

@@ -27,7 +27,6 @@ export async function refusalOf(store: TodoStore): Promise<Error> {
   return errorOf(Promise.reject(refusal));
 }
 
-/** Returns the validation errors that a call throws; none if it returns. */
 export function errorsOf(call: () => unknown): readonly FieldError[] {
   try {
     call();

@@ -10,7 +10,6 @@ const PASSES = 'import { test } from "bun:test"; test("a", () => {});\n';
 /** An error that belongs to no test. */
 const STRAY = `${PASSES}await new Promise((done) => setTimeout(() => { setTimeout(done); throw new Error("stray"); }));\n`;
 const FAILS = 'import { test } from "bun:test"; test("b", () => { throw new Error("broken"); });\n';
-/** Does something in the first run only. */
 const once = (statement: string): string => `
 import { existsSync, writeFileSync } from "node:fs";
 import { afterAll, beforeAll, test } from "bun:test";
@@ -21,7 +20,6 @@ test("d", () => {});
 `;
 const FLAKY = once('test("c", () => { if (isFirst) throw new Error("first\\nerror"); });');
 
-/** Runs test files by their contents. Returns the exit code, standard error and its lines about flaky files. */
 async function runFiles(contents: Readonly<Record<string, string>>, flakyFiles = "2", workers = 2) {
   const folder = mkdtempSync(join(parent, "files-"));
   const files = Object.entries(contents).map(([name, text]) => {

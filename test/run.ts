@@ -1,11 +1,6 @@
-/**
- * Runs `bun test` with the given arguments. Prints the output of the files that fail, the summary, and the skipped tests by reason.
- * `npm test` and `npm run test:system` use it.
- * Fails where `bun test` fails, and where a test is skipped without a printed reason. With TODO_TEST_ALLOWED_SKIPS,
- * which holds the beginning of one reason per line, it also fails where a test is skipped for any other reason.
- * With TODO_TEST_FLAKY_FILES, it runs up to this many failed files once more, each alone. If all of them pass then, it succeeds
- * and prints a line `FLAKY: file: its first error` for each.
- */
+// Runs `bun test` for `npm test` and `npm run test:system`, and prints the output of failed files. Also fails if a test is skipped
+// without a printed reason, or for a reason that begins with no line of TODO_TEST_ALLOWED_SKIPS. With TODO_TEST_FLAKY_FILES, up to
+// this many failed files run once more, each alone. If all pass, it succeeds, and prints `FLAKY: file: its first error` for each.
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

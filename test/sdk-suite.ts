@@ -1,19 +1,10 @@
 import type { Todo, TodoApi, TodoApiError, TodoEvent } from "../src/sdk/client.ts";
 
-/**
- * What happens to a request and its response:
- * - `pass`: no fault;
- * - `late`: the response is delayed;
- * - `refuse`: the connection is closed before the server gets the request;
- * - `lose`: the server responds, and the connection is closed instead of sending the response;
- * - `cut`: the connection is closed in the middle of the response;
- * - `twice`: the server gets the request twice at the same time, and the later response is sent back;
- * - `echo`: the response is sent twice;
- * - `silent`: the server responds, and no byte is sent back;
- * - `stale`: no byte is sent back, and the server gets the request much later;
- * - `busy`: a 503 is sent back although the server got the request, so its outcome is unknown;
- * - `throttle`: a 429 is sent back, and the server never gets the request.
- */
+// `late`: the response is delayed. `refuse`: the connection is closed before the server gets the request. `lose`: it is closed
+// instead of sending the response. `cut`: it is closed in the middle of the response. `twice`: the server gets the request twice at
+// the same time, and the later response is sent back. `echo`: the response is sent twice. `silent`: the server responds, and no
+// byte is sent back. `stale`: no byte is sent back, and the server gets the request much later. `busy`: a 503 although the server
+// got the request, so its outcome is unknown. `throttle`: a 429, and the server never gets the request.
 export const FAULTS = [
   ...(["pass", "late", "refuse", "lose", "cut", "twice", "echo"] as const),
   ...(["silent", "stale", "busy", "throttle"] as const),
@@ -30,7 +21,6 @@ export type Sdk = {
 export interface Storm {
   /** The to-dos that must exist now, as `id title done`. */
   readonly kept: readonly string[];
-  /** The to-dos that must not exist. */
   readonly deleted: readonly string[];
   readonly followed: readonly string[];
   /** The positions of the changes, in the order of the events. */
@@ -122,7 +112,6 @@ const CODES: Readonly<Partial<Record<Fault, string>>> = {
   throttle: "unexpected_answer",
 };
 
-/** The checks, for every runtime. Each rejects with what is wrong. */
 const CHECKS: Readonly<Record<string, (sdk: Sdk, places: Places) => Promise<void>>> = {
   "a to-do is created, read, changed, listed and deleted": async ({ TodoApi }, { direct }) => {
     const api = new TodoApi({ baseUrl: `${direct}//` });

@@ -24,7 +24,6 @@ export function sendJson(
   });
 }
 
-/** Asks a server to create a to-do. Returns the response, whatever it is. */
 export const postTodo = (url: string, title: string, headers: RequestHeaders = {}): Promise<Response> =>
   sendJson(url, "POST /api/todos", { title }, headers);
 

@@ -18,7 +18,6 @@ export async function stop(server: Command) {
   return jsonLines(server.stdout());
 }
 
-/** Ends a process like a crash. */
 export async function kill(command: Command): Promise<void> {
   command.kill("SIGKILL");
   await command.exited;

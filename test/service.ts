@@ -23,7 +23,6 @@ export interface TestService extends AsyncDisposable {
   readonly drain: () => void;
   /** Shuts down. Returns the number of requests that were aborted. */
   readonly stop: () => Promise<number>;
-  /** Sends a body as `application/json`. */
   readonly sendJson: (method: string, path: string, body: unknown, init?: RequestInit) => Promise<Response>;
   /** Sends a request such as `GET /api/todos`. Returns its status and the code of a problem, such as `404 todo_not_found`. */
   readonly outcome: (line: string, init?: RequestInit, json?: unknown) => Promise<string>;
@@ -33,7 +32,6 @@ export interface TestService extends AsyncDisposable {
   readonly logText: () => string;
 }
 
-/** Returns the cookie that a response sets, as the headers that a browser sends. */
 export function cookieOf({ headers }: Response): { readonly headers: { readonly Cookie: string } } {
   const [Cookie = ""] = (headers.get("set-cookie") ?? "").split(";");
   return { headers: { Cookie } };
@@ -86,7 +84,6 @@ export function startService(options: Partial<ServiceOptions> = {}): TestService
 export const ANN = { user: "ann", password: "pässword: s3cret" };
 export const AS_ANN = basic(ANN.user, ANN.password);
 
-/** Starts a service in private mode with the user ann and the API keys of its store. */
 export function startPrivate<S extends Store>(store: S, options: Partial<ServiceOptions> = {}) {
   const { keys = store.keys, storedEntry = () => "entry" } = options.credentials ?? {};
   const service = startService({
@@ -111,7 +108,6 @@ export function newCertificate(options?: CertificateOptions) {
   return parseCertificate(cert, key);
 }
 
-/** Starts a service over TLS on a free port of loopback. */
 export function startTls(
   options: Partial<ServiceOptions> = {},
   listenOptions: Partial<TlsListenOptions> = {},

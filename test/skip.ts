@@ -7,7 +7,6 @@ export function skipFor(reason: string | undefined): boolean {
   return true;
 }
 
-/** Returns why tests that need a file of the system cannot run; `undefined` where it exists. */
 export function whyNoFile(path: string): string | undefined {
   return existsSync(path) ? undefined : `${path} does not exist`;
 }

@@ -10,7 +10,6 @@ export class SseParser {
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #text = "";
   #event = "";
-  /** The number of comments so far. */
   comments = 0;
 
   /** Takes the next bytes. Returns the events that they complete. */
@@ -20,7 +19,6 @@ export class SseParser {
     return lines.flatMap((line) => this.#line(line));
   }
 
-  /** Throws unless the stream ended between two events. */
   end(): void {
     if (this.#text !== "" || this.#event !== "") throw new Error("the stream ends inside an event");
   }
@@ -79,7 +77,6 @@ export async function follow(url: string, options: FollowOptions = {}): Promise<
   return stream(response, response.body, leaving);
 }
 
-/** Waits for a promise. Rejects with what it waited for if that takes too long. */
 export async function soon<T>(coming: Promise<T>, what: () => string, ms = PATIENCE_MS): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`waited ${ms / 1000} s for ${what()}`)), ms);

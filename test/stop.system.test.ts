@@ -54,10 +54,7 @@ describe("a server that shuts down", () => {
 
 /** The pause between two requests on a connection. Clients without a pause here use a new connection for each request. */
 const PAUSES_MS: readonly number[] = [0, 20, 1000];
-/**
- * A client that sent nothing for as long as the server drains may send while its connection is closed (RFC 9112
- * §9.3.1). Half of the stop delay, so that a busy machine has the other half.
- */
+/** Half of the stop delay. A client that is silent for all of it may send while its connection is closed (RFC 9112 §9.3.1). */
 const QUIET_MS = 500;
 
 interface Load {
@@ -68,11 +65,7 @@ interface Load {
   readonly unanswered: Set<string>;
 }
 
-/**
- * Sends requests one after the other until the server refuses connections. Half of the clients read, half write.
- * Resolves with "reset" as soon as a request on a connection that the server used before gets no complete response.
- * The first request on a connection may get none, because the listener may close while the connection arrives.
- */
+/** Resolves with "reset" if a request, but not the first one on a connection, gets no complete response. That one may come too late. */
 async function load({ port, index, name, acknowledged, unanswered }: Load): Promise<"refused" | "reset"> {
   const isPost = index % 2 === 0;
   const ways = [...PAUSES_MS, undefined];

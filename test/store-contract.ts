@@ -17,7 +17,6 @@ import type {
 } from "../src/todo.ts";
 import { eachEvent } from "./store.ts";
 
-/** Opens an empty store with the given limits. */
 export type OpenStore = (options: {
   readonly maxTodos: number;
   readonly maxEvents: number;
@@ -266,10 +265,7 @@ export function storeContract(engine: string, openStore: OpenStore): void {
   });
 }
 
-/**
- * The test suite that every store in a file or a database passes.
- * @param newStore returns a function that opens the same store each time; the first time, it is empty
- */
+/** @param newStore returns a function that opens the same store each time; the first time, it is empty */
 export function persistenceContract(engine: string, newStore: () => Promise<() => Promise<Store>>): void {
   describe(`${engine} store that is opened again`, () => {
     test("has its to-dos, events, position and idempotency keys, and continues the ids", async () => {
@@ -323,7 +319,6 @@ export function persistenceContract(engine: string, newStore: () => Promise<() =
   });
 }
 
-/** The test suite that every key store passes. */
 export function keyContract(
   what: string,
   openKeys: () => Promise<{ readonly keys: KeyStore; readonly close: () => Awaitable<void> }>,

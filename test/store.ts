@@ -18,7 +18,6 @@ export async function* eachEvent(
   for await (const batch of store.events(after, signal)) yield* batch;
 }
 
-/** Returns a store with some of its methods replaced: the given store, or a new one in memory. */
 export const storeWith = (answers: Partial<TodoStore>, store: TodoStore = openMemory()): TodoStore =>
   replace(store, (name) => Reflect.get(answers, name));
 

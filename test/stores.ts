@@ -32,7 +32,6 @@ export function emptyStores(databases: () => Databases): (options?: PostgresOpti
   };
 }
 
-/** Runs SQL statements on a database, as the owner of the test server. */
 export async function executeSql(url: string, text: string): Promise<void> {
   const sql = new SQL(url, { max: 1 });
   await sql.unsafe(text).simple();
@@ -47,10 +46,7 @@ export const ageIdempotencyKeys = (url: string, hours: number): Promise<void> =>
 
 export type OpenStore = (options?: StoreOptions) => Promise<Store>;
 
-/**
- * Returns functions that each open an empty store: in memory, in a SQLite file, and on PostgreSQL if that is installed. Call it
- * once per test file, because it registers hooks that start PostgreSQL and remove the files.
- */
+/** With PostgreSQL only if it is installed. Call it once per test file, because it registers hooks. */
 export function storesOfEachKind(): [kind: string, openStore: OpenStore][] {
   const newPath = storePathsIn();
   const stores: [kind: string, openStore: OpenStore][] = [

@@ -10,14 +10,10 @@ const POSTS_EACH = 25;
 const probe = run(["sh", "-c", "exec strace -f --seccomp-bpf -e trace=fsync -o /dev/null true"]);
 const probed = await probe.exited;
 
-/** The reason why no process can be traced here, or `undefined`. */
 export const whyUntraceable =
   probed === 0 ? undefined : reasonAgainst("strace", `cannot trace: ${probe.stderr().split("\n")[0]}`);
 
-/**
- * Runs `todo serve` on a SQLite file under strace. When strace injects faults, it counts the calls of each thread separately.
- * @param main the program; this project's own by default
- */
+/** When strace injects faults, it counts the calls of each thread separately. */
 export function serveTraced(path: string, options: readonly string[], main = "src/cli/main.ts"): Command {
   // With -D, the child process is the server, not strace, so signals reach the server.
   const strace = ["strace", "-D", "-f", "--seccomp-bpf", ...options];
@@ -42,10 +38,7 @@ export interface Trace {
   readonly titles: readonly string[];
 }
 
-/**
- * Traces a server on a SQLite file while several writers create to-dos, until kill -9.
- * @param inject the fault that strace injects
- */
+/** Several writers create to-dos until kill -9. @param inject the fault that strace injects */
 export async function tracePosts(path: string, main?: string, inject?: string): Promise<Trace> {
   const output = `${path}.trace`;
   const calls = "openat,pwrite64,ftruncate,fsync,fdatasync,unlink,write,writev,sendto,sendmsg";
@@ -71,11 +64,7 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
   return { calls: parse(await Bun.file(output).text()), titles };
 }
 
-/**
- * Traces a run of `todo` that succeeds.
- * @param output the path of the trace
- * @returns the calls that synced, linked and renamed files
- */
+/** @param output the path of the trace @returns the calls that synced, linked and renamed files */
 export async function traceCommand(
   args: readonly string[],
   output: string,
@@ -108,12 +97,9 @@ function parse(trace: string): Call[] {
 const unhex = (text: string): string =>
   text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
 
-/** Returns whether a call sends the response to a create. That response contains the title. */
 export const isCreated = ({ args }: Call): boolean => args.includes('"HTTP/1.1 201 ');
 
-/** Returns whether a call is an fsync of a file or folder. */
 export const isSync = ({ name }: Call): boolean => name === "fsync" || name === "fdatasync";
 
-/** Returns whether a call has synced the file or folder at this path. */
 export const syncs = (call: Call, path: string): boolean =>
   isSync(call) && call.args.endsWith(`<${path}>`) && call.result === 0;

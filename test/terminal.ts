@@ -5,7 +5,6 @@ import { until } from "./until.ts";
 const script = run(["sh", "-c", "script --version"]);
 const isThere = (await script.exited) === 0 && script.stdout().includes("util-linux");
 
-/** The reason why no test can use a terminal, or undefined. */
 export const whyNoTerminal: string | undefined = isThere
   ? undefined
   : reasonAgainst("script", "is not installed");

@@ -9,7 +9,6 @@ import { reasonAgainst } from "./tools.ts";
 
 const folder = temporaryFolder();
 
-/** The names under which testssl.sh is installed. */
 const TESTSSL = Bun.which("testssl") ?? Bun.which("testssl.sh");
 
 /** If set, testssl.sh runs all its checks in about a minute. Otherwise it checks versions, cipher order and headers. */

@@ -51,7 +51,6 @@ function moments(times: readonly number[]) {
   return { count, mean, variance: times.reduce((sum, time) => sum + (time - mean) ** 2, 0) / (count - 1) };
 }
 
-/** Returns whether at least one repetition shows no difference. */
 const passesOnce = (measure: Measure, isAlike: (comparison: Comparison) => boolean): boolean =>
   Array(REPETITIONS)
     .keys()

@@ -36,7 +36,6 @@ export async function createStore(titles: readonly string[], options: MemoryOpti
   return store;
 }
 
-/** Starts Chromium for the tests of a suite that open the list. */
 export function useTodosPage(...settings: Parameters<typeof useChromium>) {
   const chromium = useChromium(...settings);
   /** Serves a store, or a new one with these titles, at an address that another service can have later. */
@@ -70,7 +69,6 @@ export function useTodosPage(...settings: Parameters<typeof useChromium>) {
   return { ...chromium, openList, openWithClock };
 }
 
-/** Opens another window of the same browser. */
 export async function openBeside(page: Page, url: string): Promise<Page> {
   const other = await page.context().newPage();
   await other.goto(url);
@@ -109,7 +107,6 @@ export async function expectTitles(page: Page, titles: readonly string[]): Promi
   }
 }
 
-/** Types a title into the field of the new to-do, and sends it. */
 export async function add(page: Page, title: string): Promise<void> {
   await page.getByLabel("New to-do").fill(title);
   await page.keyboard.press("Enter");
@@ -126,7 +123,6 @@ export const paste = (page: Page, text: string): Promise<void> =>
     field.dispatchEvent(paste);
   }`);
 
-/** Pastes lines into the field of the new to-do, and confirms them. */
 export async function pasteLines(page: Page, text: string): Promise<void> {
   await paste(page, text);
   await page.locator("#paste-submit").click();
@@ -153,7 +149,6 @@ export const storedTodos = async (store: TodoStore): Promise<StoredTodo[]> => {
   );
 };
 
-/** Returns the to-dos in a store, such as “1 milk”, with the titles of done ones in parentheses. */
 export const storedTitles = async (store: TodoStore): Promise<string[]> =>
   (await storedTodos(store)).map(({ id, title, done }) => `${id} ${done ? `(${title})` : title}`);
 
@@ -161,13 +156,11 @@ export const storedTitles = async (store: TodoStore): Promise<string[]> =>
 export const untilStored = (store: TodoStore, todos: readonly string[]): Promise<void> =>
   until(async () => Bun.deepEquals(await storedTitles(store), todos), `${todos.join(", ")} are stored`);
 
-/** Waits until the browser stores this number of unsent changes. */
 export const untilChanges = (page: Page, count: number): Promise<void> =>
   until(async () => (await page.evaluate(COUNT_CHANGES)) === count, `${count} changes are stored`);
 
 const COUNT_CHANGES = `Object.keys(localStorage).filter((key) => key.startsWith("todo-service.change.")).length`;
 
-/** Answers a request as the service does that rejects it. */
 export const reject = (
   route: Route,
   problem: {

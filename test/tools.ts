@@ -30,12 +30,10 @@ export type Tool = keyof typeof TOOLS;
 
 export const isTool = (name: string): name is Tool => Object.hasOwn(TOOLS, name);
 
-/** Returns why tests that need a program cannot run; `undefined` where the program is installed. */
 export function whyMissing(tool: Tool): string | undefined {
   return Bun.which(tool) === null ? reasonAgainst(tool, "is not installed") : undefined;
 }
 
-/** Returns a reason to skip tests that names a program and the version they were checked with. */
 export function reasonAgainst(tool: Tool, complaint: string): string {
   return `${tool} ${complaint}; checked with ${TOOLS[tool]}`;
 }

@@ -25,7 +25,6 @@ beforeAll(async () => {
   if (whyNoRegistry === undefined) await sh(ROOT, `npm pack --silent --pack-destination '${folder}'`);
 });
 
-/** Runs shell commands in a folder, and returns their output. Rejects if one fails. */
 const sh = (where: string, commands: string): Promise<string> =>
   succeed(
     runIn(where, ["sh", "-ec", commands], {
@@ -64,7 +63,6 @@ describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
   });
   afterAll(() => browser?.close());
 
-  /** Starts a service with these options, the app's server in front of it, and opens the app. */
   async function open(options: TestServiceOptions) {
     await using stack = new AsyncDisposableStack();
     const service = await startTodoService(options);

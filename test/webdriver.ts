@@ -8,13 +8,11 @@ import { until } from "./until.ts";
 
 const FIREFOX = process.env.TODO_TEST_FIREFOX ?? Bun.which("firefox-esr") ?? undefined;
 
-/** Why no test can use Firefox; undefined where one can. */
 export const whyNoFirefox: string | undefined =
   FIREFOX === undefined
     ? reasonAgainst("firefox-esr", "is not installed, and TODO_TEST_FIREFOX is not set")
     : undefined;
 
-/** Why no test can use WebKitGTK; undefined where one can. */
 export const whyNoWebkit: string | undefined =
   whyMissing("Xvfb") ??
   (Bun.which("WebKitWebDriver") === null ? reasonAgainst("WebKitWebDriver", "is not installed") : undefined);
@@ -35,7 +33,6 @@ export interface DriverPage {
   readonly type: (text: string, held?: string) => Promise<void>;
 }
 
-/** Returns the actions of WebDriver that press keys. */
 function typing(text: string, held = "") {
   const down = (value: string) => ({ type: "keyDown", value });
   const up = (value: string) => ({ type: "keyUp", value });
@@ -51,7 +48,6 @@ interface Reply {
   readonly message?: string;
 }
 
-/** Starts Firefox with a new profile, and drives it with WebDriver BiDi. */
 export async function launchFirefox() {
   if (FIREFOX === undefined) throw new Error(whyNoFirefox);
   const profile = await mkdtemp(join(tmpdir(), "todo-firefox-"));
@@ -108,7 +104,6 @@ export async function launchFirefox() {
   };
 }
 
-/** Starts WebKitGTK on a virtual screen, and drives it with WebDriver. */
 export async function launchWebkit() {
   await using processes = new AsyncDisposableStack();
   const spawn = <Out extends "ignore" | "pipe">(command: string[], stdout: Out, env = process.env) => {

@@ -25,7 +25,6 @@ const BOB = { user: "bob", password: "secret" };
 
 const IS_KEPT = "caches.match('/last-list').then(Boolean)";
 
-/** Starts a private service where every user has the same password. */
 async function startShared() {
   const store = openMemory();
   await store.insert("mine alone");
@@ -177,7 +176,6 @@ describeInChromium("a signed-in browser", () => {
     expect(await page.context().cookies()).toHaveLength(1);
   });
 
-  /** Opens another window of the same browser. */
   async function openBeside(page: Page, script = ""): Promise<Page> {
     const other = await page.context().newPage();
     await other.setViewportSize({ width: 1000, height: 800 });

@@ -275,7 +275,6 @@ describeInChromium("to-dos page", () => {
 
   test("shows the focused row and a new row between the field and the messages", async () => {
     const { page } = await openList(numbered(60));
-    /** Returns whether the field or a message covers the first element that matches. */
     const isCovered = (selector: string): Promise<boolean> =>
       page.$eval(selector, (element) => {
         const { top, bottom } = element.getBoundingClientRect();

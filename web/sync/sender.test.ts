@@ -92,7 +92,6 @@ class Page implements Disposable {
     return this.requests.filter((request) => !request.startsWith("GET "));
   }
 
-  /** The titles on the page, those of done to-dos in parentheses. */
   get titles(): readonly string[] {
     return this.state.todos.map(({ title, done }) => (done ? `(${title})` : title));
   }
@@ -103,7 +102,6 @@ class Page implements Disposable {
     return todo;
   }
 
-  /** Changes to-dos as the user does. */
   change(kind: ChangeKind, ...titles: readonly string[]) {
     return this.history.do(
       kind,
