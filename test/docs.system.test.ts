@@ -88,34 +88,31 @@ const folder = temporaryFolder();
 const fileIn = (name: string, site: string): string =>
   /<<'END'\n(.*\n)END\n/s.exec(commandsOf(SERVER, name))?.[1]?.replaceAll("todo.example.com", site) ?? "";
 
-test.skipIf(skipFor(whyMissing("curl") ?? whyMissing("caddy")))(
-  "the settings and the Caddyfile of the tutorial lead to HTTPS, with the answers that it shows",
-  async () => {
-    const site = `localhost:${await freePort()}`;
-    const [PASSWORD, TOKEN, clients] = [randomBase62(24), mintToken(), join(folder, "clients")];
-    await writeFile(clients, `phone:${hashToken(TOKEN).toString("hex")}\n`);
-    const settings = [...fileIn("/etc/todo-service/environment", site).matchAll(/^(\w+)=(.+)$/gm)];
-    await using service = runTodo(["serve", "--private", "--port", "0", "--metrics-port", "0"], {
-      ...Object.fromEntries(settings.map(([, name = "", value = ""]) => [name, value])),
-      TODO_CLIENTS_FILE: clients,
-      TODO_ADMIN_USER: "admin",
-      TODO_ADMIN_PASSWORD: PASSWORD,
-    });
-    const { host } = new URL(await service.url);
-    const config = join(folder, "Caddyfile");
-    const options = "{\nadmin off\nskip_install_trust\nauto_https disable_redirects\n}\n";
-    await writeFile(config, options + fileIn("/etc/caddy/Caddyfile", site).replace("127.0.0.1:3000", host));
-    const folders = { XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
-    await using caddy = run(["caddy", "run", "--adapter", "caddyfile", "--config", config], folders);
-    const root = join(folder, "caddy/pki/authorities/local/root.crt");
-    const live = ["curl", "-sf", "--cacert", root, `https://${site}/livez`];
-    await until(async () => (await run(live).exited) === 0, `Caddy answers: ${caddy.stderr()}`);
-    const { blocks } = readPage(SERVER);
-    const tried = blocks.findIndex(({ text }) => text.includes("/api/whoami"));
-    const script = blocks[tried]?.text.replaceAll("todo.example.com", site) ?? "";
-    const variables = { PASSWORD, TOKEN, CURL_CA_BUNDLE: root };
-    expect(await succeed(run(["sh", "-c", script.replaceAll("curl ", "curl -s ")], variables))).toBe(
-      blocks[tried + 1]?.text ?? "",
-    );
-  },
-);
+test.skipIf(skipFor(whyMissing("curl") ?? whyMissing("caddy")))("the tutorial leads to HTTPS", async () => {
+  const site = `localhost:${await freePort()}`;
+  const [PASSWORD, TOKEN, clients] = [randomBase62(24), mintToken(), join(folder, "clients")];
+  await writeFile(clients, `phone:${hashToken(TOKEN).toString("hex")}\n`);
+  const settings = [...fileIn("/etc/todo-service/environment", site).matchAll(/^(\w+)=(.+)$/gm)];
+  await using service = runTodo(["serve", "--private", "--port", "0", "--metrics-port", "0"], {
+    ...Object.fromEntries(settings.map(([, name = "", value = ""]) => [name, value])),
+    TODO_CLIENTS_FILE: clients,
+    TODO_ADMIN_USER: "admin",
+    TODO_ADMIN_PASSWORD: PASSWORD,
+  });
+  const { host } = new URL(await service.url);
+  const config = join(folder, "Caddyfile");
+  const options = "{\nadmin off\nskip_install_trust\nauto_https disable_redirects\n}\n";
+  await writeFile(config, options + fileIn("/etc/caddy/Caddyfile", site).replace("127.0.0.1:3000", host));
+  const folders = { XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+  await using caddy = run(["caddy", "run", "--adapter", "caddyfile", "--config", config], folders);
+  const root = join(folder, "caddy/pki/authorities/local/root.crt");
+  const live = ["curl", "-sf", "--cacert", root, `https://${site}/livez`];
+  await until(async () => (await run(live).exited) === 0, `Caddy answers: ${caddy.stderr()}`);
+  const { blocks } = readPage(SERVER);
+  const tried = blocks.findIndex(({ text }) => text.includes("/api/whoami"));
+  const script = blocks[tried]?.text.replaceAll("todo.example.com", site) ?? "";
+  const variables = { PASSWORD, TOKEN, CURL_CA_BUNDLE: root };
+  expect(await succeed(run(["sh", "-c", script.replaceAll("curl ", "curl -s ")], variables))).toBe(
+    blocks[tried + 1]?.text ?? "",
+  );
+});

@@ -24,43 +24,40 @@ const ids = async (url: string): Promise<number[]> => (await listTodos(url)).map
 
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
 
-test.skipIf(skipFor(whyNoMount))(
-  "a server on a full disk acknowledges no write, continues to serve reads, and accepts writes when space is free",
-  async () => {
-    await using disk = await mountMemory("size=4m");
-    const filler = join(disk.folder, "filler");
-    const store = `sqlite:${join(disk.folder, "todos.db")}`;
-    await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
-    let stored = 0;
-    {
-      await using server = serve(["--metrics-port", "0", "--store", store]);
-      const url = await server.url;
-      for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
-      expect(stored).toBeGreaterThan(10);
-      const started = performance.now();
-      const refused = await Promise.all(Array.from({ length: REFUSED_WRITES }, () => post(url)));
-      expect(new Set(refused)).toEqual(new Set([503]));
-      const intervals = Math.ceil((performance.now() - started) / 10_000);
-      expect(server.stdout().split('"request failed"').length - 1).toBeWithin(1, 3 + intervals);
-      expect(await ids(url)).toEqual(upTo(stored));
-      const { isWritable, isReady } = health(server, url);
-      // Long enough for two checks of the files.
-      const checks = performance.now() + 2500;
-      do expect([await isWritable(), await isReady()]).toEqual([false, false]);
-      while (performance.now() < checks);
-      await unlink(filler);
-      await until(isWritable, "the store is writable without another write");
-      expect(await isReady()).toBe(true);
-      expect(await post(url)).toBe(201);
-      stored++;
-      await kill(server);
-      expect(server.stdout()).toContain("store_unavailable");
-      expect(server.stdout()).not.toContain("rescue");
-    }
-    await using server = serve(["--store", store]);
-    expect(await ids(await server.url)).toEqual(upTo(stored));
-  },
-);
+test.skipIf(skipFor(whyNoMount))("a full disk fails only writes, and only until space is free", async () => {
+  await using disk = await mountMemory("size=4m");
+  const filler = join(disk.folder, "filler");
+  const store = `sqlite:${join(disk.folder, "todos.db")}`;
+  await Bun.write(filler, new Uint8Array(2 * 1024 * 1024));
+  let stored = 0;
+  {
+    await using server = serve(["--metrics-port", "0", "--store", store]);
+    const url = await server.url;
+    for (let i = 0; i < 20_000 && (await post(url)) === 201; i++) stored++;
+    expect(stored).toBeGreaterThan(10);
+    const started = performance.now();
+    const refused = await Promise.all(Array.from({ length: REFUSED_WRITES }, () => post(url)));
+    expect(new Set(refused)).toEqual(new Set([503]));
+    const intervals = Math.ceil((performance.now() - started) / 10_000);
+    expect(server.stdout().split('"request failed"').length - 1).toBeWithin(1, 3 + intervals);
+    expect(await ids(url)).toEqual(upTo(stored));
+    const { isWritable, isReady } = health(server, url);
+    // Long enough for two checks of the files.
+    const checks = performance.now() + 2500;
+    do expect([await isWritable(), await isReady()]).toEqual([false, false]);
+    while (performance.now() < checks);
+    await unlink(filler);
+    await until(isWritable, "the store is writable without another write");
+    expect(await isReady()).toBe(true);
+    expect(await post(url)).toBe(201);
+    stored++;
+    await kill(server);
+    expect(server.stdout()).toContain("store_unavailable");
+    expect(server.stdout()).not.toContain("rescue");
+  }
+  await using server = serve(["--store", store]);
+  expect(await ids(await server.url)).toEqual(upTo(stored));
+});
 
 function health(server: Command, url: string) {
   return {
@@ -108,19 +105,16 @@ test.skipIf(skipFor(whyNoMount))("a start on a full disk exits with 1 until spac
   expect(await ids(await server.url)).toEqual([]);
 });
 
-test.skipIf(skipFor(whyNoMount))(
-  "a server that starts on a disk without room for another file says which file, why, and what to do",
-  async () => {
-    // The folder is the first one.
-    await using disk = await mountMemory("nr_inodes=1");
-    const path = join(disk.folder, "todos.db");
-    await using server = serveFile(path);
-    expect([await server.exited, server.stderr()]).toEqual([
-      1,
-      `todo: --store: ${path}-lock: no space left on device: free some space\n`,
-    ]);
-  },
-);
+test.skipIf(skipFor(whyNoMount))("a start without inodes says which file, why, and what to do", async () => {
+  // The folder is the first one.
+  await using disk = await mountMemory("nr_inodes=1");
+  const path = join(disk.folder, "todos.db");
+  await using server = serveFile(path);
+  expect([await server.exited, server.stderr()]).toEqual([
+    1,
+    `todo: --store: ${path}-lock: no space left on device: free some space\n`,
+  ]);
+});
 
 const folder = temporaryFolder();
 // Permissions do not bind root, who can mount where the kernel allows it.

@@ -117,74 +117,68 @@ describe.skipIf(skipFor(whyUntraceable))("a disk", () => {
     ["syncs the new database", [], SYNCS, 0.6],
     ["starts to write the new database", [], "pwrite64", 0],
     ["writes the new database", [], "pwrite64", 0.5],
-  ])(
-    "that fails when the server %s: the server exits with a message and damages nothing",
-    async (_when, titles, calls, share) => {
-      const count = await countCalls(await newStore(titles), calls);
-      const path = await newStore(titles);
-      {
-        const failing = Math.max(1, Math.ceil(count * share));
-        await using server = serveFailing(path, calls, `error=EIO:when=${failing}`);
-        const started = server.url.then(
-          (url) => `it listens at ${url}, although call ${failing} of ${count} failed`,
-          () => server.exited,
-        );
-        expect(await started).toBeOneOf([1, 2]);
-        expect(server.stderr()).toMatch(
-          (await started) === 1
-            ? /^todo: --store: .*: disk I\/O error\n$/
-            : /^todo: --store: .*: it is damaged \(.* is malformed; .*\): .*\n$/,
-        );
-        expect(server.stderr()).toContain(path);
-      }
-      await using server = serveFile(path);
-      const url = await server.url;
-      expect((await listTodos(url)).map(({ title }) => title)).toEqual([...titles]);
-      expect((await postTodo(url, "after")).status).toBe(201);
-    },
-  );
+  ])("that fails when the server %s: it exits and damages nothing", async (_when, titles, calls, share) => {
+    const count = await countCalls(await newStore(titles), calls);
+    const path = await newStore(titles);
+    {
+      const failing = Math.max(1, Math.ceil(count * share));
+      await using server = serveFailing(path, calls, `error=EIO:when=${failing}`);
+      const started = server.url.then(
+        (url) => `it listens at ${url}, although call ${failing} of ${count} failed`,
+        () => server.exited,
+      );
+      expect(await started).toBeOneOf([1, 2]);
+      expect(server.stderr()).toMatch(
+        (await started) === 1
+          ? /^todo: --store: .*: disk I\/O error\n$/
+          : /^todo: --store: .*: it is damaged \(.* is malformed; .*\): .*\n$/,
+      );
+      expect(server.stderr()).toContain(path);
+    }
+    await using server = serveFile(path);
+    const url = await server.url;
+    expect((await listTodos(url)).map(({ title }) => title)).toEqual([...titles]);
+    expect((await postTodo(url, "after")).status).toBe(201);
+  });
 });
 
-test.skipIf(skipFor(whyUntraceable))(
-  "a disk that hangs for 25 seconds delays only writes, which get 503 after 15 seconds",
-  async () => {
-    const path = newPath();
-    // The start would also sync the log of a new store.
-    await (await openSqlite(path)).close();
-    const options = ["-o", "/dev/null", "-P", `${path}-wal`, "-e", `trace=${SYNCS}`, "-e", SLOWLY];
-    await using server = serveTraced(path, options);
-    const url = await server.url;
-    const post = async (title: string): Promise<number> => (await postTodo(url, title)).status;
-    const statusOf = async (route: string): Promise<number> => {
-      const response = await fetch(url + route, { headers: { Authorization: "Bearer unknown" } });
-      await response.arrayBuffer();
-      return response.status;
-    };
-    const reads = ["/api/todos/1", "/api/todos", "/api/todos?limit=1", "/api/whoami", "/livez"];
-    const readAll = () => Promise.all(reads.map(statusOf));
-    expect(await post("quick")).toBe(201);
+test.skipIf(skipFor(whyUntraceable))("a disk that hangs delays only writes, which get 503", async () => {
+  const path = newPath();
+  // The start would also sync the log of a new store.
+  await (await openSqlite(path)).close();
+  const options = ["-o", "/dev/null", "-P", `${path}-wal`, "-e", `trace=${SYNCS}`, "-e", SLOWLY];
+  await using server = serveTraced(path, options);
+  const url = await server.url;
+  const post = async (title: string): Promise<number> => (await postTodo(url, title)).status;
+  const statusOf = async (route: string): Promise<number> => {
+    const response = await fetch(url + route, { headers: { Authorization: "Bearer unknown" } });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  const reads = ["/api/todos/1", "/api/todos", "/api/todos?limit=1", "/api/whoami", "/livez"];
+  const readAll = () => Promise.all(reads.map(statusOf));
+  expect(await post("quick")).toBe(201);
 
-    const began = performance.now();
-    const waiting: Promise<readonly [status: number, at: number]>[] = [];
-    const { size } = statSync(`${path}-wal`);
-    for (const title of ["under way", "dropped"]) {
-      waiting.push(post(title).then((status) => [status, performance.now()]));
-      await until(() => statSync(`${path}-wal`).size > size, "a write waits for the disk");
-    }
-    expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
-    expect(await statusOf("/readyz")).toBe(200);
-    await until(async () => (await statusOf("/readyz")) === 503, "/readyz fails");
-    expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
-    for (const [status, at] of await Promise.all(waiting)) {
-      expect(status).toBe(503);
-      expect(at - began).toBeLessThan((FSYNC_SECONDS - 5) * 1000);
-    }
-    expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
-    await until(async () => (await post("after")) === 201, "the disk answers");
-    await until(async () => (await statusOf("/readyz")) === 200, "/readyz succeeds");
-    expect((await listTodos(url)).map(({ title }) => title)).toEqual(["quick", "under way", "after"]);
-  },
-);
+  const began = performance.now();
+  const waiting: Promise<readonly [status: number, at: number]>[] = [];
+  const { size } = statSync(`${path}-wal`);
+  for (const title of ["under way", "dropped"]) {
+    waiting.push(post(title).then((status) => [status, performance.now()]));
+    await until(() => statSync(`${path}-wal`).size > size, "a write waits for the disk");
+  }
+  expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
+  expect(await statusOf("/readyz")).toBe(200);
+  await until(async () => (await statusOf("/readyz")) === 503, "/readyz fails");
+  expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
+  for (const [status, at] of await Promise.all(waiting)) {
+    expect(status).toBe(503);
+    expect(at - began).toBeLessThan((FSYNC_SECONDS - 5) * 1000);
+  }
+  expect(await readAll()).toEqual([200, 200, 200, 401, 200]);
+  await until(async () => (await post("after")) === 201, "the disk answers");
+  await until(async () => (await statusOf("/readyz")) === 200, "/readyz succeeds");
+  expect((await listTodos(url)).map(({ title }) => title)).toEqual(["quick", "under way", "after"]);
+});
 
 /** Returns the path of a store with these to-dos; of a missing file if there are none. */
 async function newStore(titles: readonly string[]): Promise<string> {

@@ -114,41 +114,38 @@ async function lostAfterRescue(path: string, change: (path: string) => void) {
   return { lost, isNoticed: !hasContinued };
 }
 
-test.skipIf(skipFor(whyNoMount))(
-  "a database that is a mount point is refused by every command, which creates no file beside it",
-  async () => {
-    const data = join(folder, "my data");
-    await mkdir(data);
-    const [path, file] = [join(data, "todos.db"), join(data, "new.ndjson")];
-    const store = ["--store", `sqlite:${path}`];
-    await Bun.write(path, "");
-    expect(await run(["mount", "--bind", path, path]).exited).toBe(0);
-    try {
-      for (const args of [
-        ["serve", "--port", "0", ...store],
-        ["doctor", ...store],
-        ["keys", "create", "ci", ...store],
-        ["export", file, ...store],
-        ["import", "/dev/null", ...store],
-        ["backup", file, ...store],
-        ["restore", path, ...store],
-        ["migrate", ...store],
-        ["check", path],
-      ]) {
-        await using command = runTodo(args);
-        const isRefused = (await command.exited) !== 0;
-        expect([args[0], isRefused, command.stdout() + command.stderr()]).toEqual([
-          args[0],
-          true,
-          expect.stringContaining("mount its folder instead"),
-        ]);
-      }
-      expect(await readdir(data)).toEqual(["todos.db"]);
-    } finally {
-      await run(["umount", "-l", path]).exited;
+test.skipIf(skipFor(whyNoMount))("every command refuses a mounted database and creates no file", async () => {
+  const data = join(folder, "my data");
+  await mkdir(data);
+  const [path, file] = [join(data, "todos.db"), join(data, "new.ndjson")];
+  const store = ["--store", `sqlite:${path}`];
+  await Bun.write(path, "");
+  expect(await run(["mount", "--bind", path, path]).exited).toBe(0);
+  try {
+    for (const args of [
+      ["serve", "--port", "0", ...store],
+      ["doctor", ...store],
+      ["keys", "create", "ci", ...store],
+      ["export", file, ...store],
+      ["import", "/dev/null", ...store],
+      ["backup", file, ...store],
+      ["restore", path, ...store],
+      ["migrate", ...store],
+      ["check", path],
+    ]) {
+      await using command = runTodo(args);
+      const isRefused = (await command.exited) !== 0;
+      expect([args[0], isRefused, command.stdout() + command.stderr()]).toEqual([
+        args[0],
+        true,
+        expect.stringContaining("mount its folder instead"),
+      ]);
     }
-  },
-);
+    expect(await readdir(data)).toEqual(["todos.db"]);
+  } finally {
+    await run(["umount", "-l", path]).exited;
+  }
+});
 
 test("a server accepts writes again after its folder was moved away and back under load", async () => {
   const [data, elsewhere] = [join(folder, "data"), join(folder, "elsewhere")];

@@ -45,18 +45,15 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test.concurrent.skipIf(skipFor(whyNoTerminal))(
-  "Ctrl-C in a terminal ends npm start after it has responded to all accepted requests",
-  async () => {
-    await using terminal = openTerminal("exec npm start -- --port 0");
-    await terminal.shows("/admin/");
-    const writer = await startPost(Number(/:(\d+)\/admin/.exec(terminal.shown())?.[1]));
-    terminal.type("\x03");
-    await terminal.shows("stopping");
-    writer.write(BODY);
-    expect(await readToEnd(writer)).toMatch(/^HTTP\/1\.1 201 .*^connection: close\r$/ims);
-    expect(await terminal.exited).toBe(0);
-    expect(terminal.shown()).toContain("stopped");
-    expect(terminal.shown()).not.toContain("immediately");
-  },
-);
+test.concurrent.skipIf(skipFor(whyNoTerminal))("Ctrl-C ends npm start after all open requests", async () => {
+  await using terminal = openTerminal("exec npm start -- --port 0");
+  await terminal.shows("/admin/");
+  const writer = await startPost(Number(/:(\d+)\/admin/.exec(terminal.shown())?.[1]));
+  terminal.type("\x03");
+  await terminal.shows("stopping");
+  writer.write(BODY);
+  expect(await readToEnd(writer)).toMatch(/^HTTP\/1\.1 201 .*^connection: close\r$/ims);
+  expect(await terminal.exited).toBe(0);
+  expect(terminal.shown()).toContain("stopped");
+  expect(terminal.shown()).not.toContain("immediately");
+});

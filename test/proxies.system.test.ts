@@ -161,17 +161,14 @@ describe.each([
     expect(statuses).toEqual(repeated.statuses);
   });
 
-  test.skipIf(skipFor(whyNot ?? whyNoLinux))(
-    "serves clients without failed reads when the host of a replica does not respond",
-    async () => {
-      await using stack = new AsyncDisposableStack();
-      const { url, replicas } = await start(stack, startSilentReplica);
-      const statuses = new Set<number>();
-      for (let turn = 0; turn < 4 * replicas.length; turn++)
-        statuses.add(await statusOfNext(url, turn * repeated.requestStep));
-      expect(statuses).toEqual(repeated.statuses);
-    },
-  );
+  test.skipIf(skipFor(whyNot ?? whyNoLinux))("fails no reads while a host does not respond", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { url, replicas } = await start(stack, startSilentReplica);
+    const statuses = new Set<number>();
+    for (let turn = 0; turn < 4 * replicas.length; turn++)
+      statuses.add(await statusOfNext(url, turn * repeated.requestStep));
+    expect(statuses).toEqual(repeated.statuses);
+  });
 });
 
 // Both wait for two heartbeats.
@@ -191,51 +188,48 @@ test.concurrent.skipIf(skipFor(whyNoNginx)).each([
   for (const response of await Promise.all(reads)) expect(response.status).toBe(200);
 });
 
-test.skipIf(skipFor(whyNoNginx))(
-  "nginx with gzip and a path prefix keeps validators, positions, links and locations usable",
-  async () => {
-    await using stack = new AsyncDisposableStack();
-    const service = await (await startReplica(stack, "127.0.0.1", "0")).url;
-    const location = (path: string) => `location ${path} { proxy_pass ${service}/; proxy_http_version 1.1; }`;
-    const gzip = "gzip on; gzip_proxied any; gzip_types application/json; gzip_min_length 1;";
-    const proxy = await startNginx(
-      stack,
-      "http",
-      (port) => `server { listen 127.0.0.1:${port}; ${gzip} ${location("/")} ${location("/below/")} }`,
-    );
-    const url = `${proxy}/below`;
-    expect(await statusOfNext(url, 1)).toBe(201);
-    const post = await postTodo(url, "second");
-    const created = new URL(post.headers.get("location") ?? "", post.url);
-    expect(await (await fetch(created)).json()).toMatchObject({ title: "second" });
+test.skipIf(skipFor(whyNoNginx))("nginx keeps headers usable with gzip and a path prefix", async () => {
+  await using stack = new AsyncDisposableStack();
+  const service = await (await startReplica(stack, "127.0.0.1", "0")).url;
+  const location = (path: string) => `location ${path} { proxy_pass ${service}/; proxy_http_version 1.1; }`;
+  const gzip = "gzip on; gzip_proxied any; gzip_types application/json; gzip_min_length 1;";
+  const proxy = await startNginx(
+    stack,
+    "http",
+    (port) => `server { listen 127.0.0.1:${port}; ${gzip} ${location("/")} ${location("/below/")} }`,
+  );
+  const url = `${proxy}/below`;
+  expect(await statusOfNext(url, 1)).toBe(201);
+  const post = await postTodo(url, "second");
+  const created = new URL(post.headers.get("location") ?? "", post.url);
+  expect(await (await fetch(created)).json()).toMatchObject({ title: "second" });
 
-    const page = await fetch(`${url}/api/todos?limit=1`);
-    expect(page.headers.get("content-encoding")).toBe("gzip");
-    const next = new URL(/<(.+)>/.exec(page.headers.get("link") ?? "")?.[1] ?? "", page.url);
-    expect(await (await fetch(next)).json()).toMatchObject([{ title: "second" }]);
+  const page = await fetch(`${url}/api/todos?limit=1`);
+  expect(page.headers.get("content-encoding")).toBe("gzip");
+  const next = new URL(/<(.+)>/.exec(page.headers.get("link") ?? "")?.[1] ?? "", page.url);
+  expect(await (await fetch(next)).json()).toMatchObject([{ title: "second" }]);
 
-    const etag = page.headers.get("etag") ?? "";
-    const position = page.headers.get("todo-position") ?? "";
-    expect(etag).toBe(`W/"${position}"`);
-    const headers = { "If-None-Match": etag };
-    expect((await fetch(`${url}/api/todos`, { headers })).status).toBe(304);
-    for (const from of [{ since: etag }, { since: `${position}-gzip` }, { lastEventId: etag }]) {
-      await using events = await follow(url, from);
-      await sendJson(url, "PATCH /api/todos/2", { done: from.since === etag });
-      expect((await events.take(1)).at(0)?.type).toBe("updated");
-    }
+  const etag = page.headers.get("etag") ?? "";
+  const position = page.headers.get("todo-position") ?? "";
+  expect(etag).toBe(`W/"${position}"`);
+  const headers = { "If-None-Match": etag };
+  expect((await fetch(`${url}/api/todos`, { headers })).status).toBe(304);
+  for (const from of [{ since: etag }, { since: `${position}-gzip` }, { lastEventId: etag }]) {
+    await using events = await follow(url, from);
+    await sendJson(url, "PATCH /api/todos/2", { done: from.since === etag });
+    expect((await events.take(1)).at(0)?.type).toBe("updated");
+  }
 
-    const api = new TodoApi({ baseUrl: url });
-    const direct = await new TodoApi({ baseUrl: service }).list();
-    expect(await api.list()).toEqual(direct);
-    const list = api.follow({ from: direct });
-    const stop = list.subscribe(() => {});
-    await list.setDone("2", true);
-    await until(() => list.getState().position !== direct.position, "the event of the change");
-    stop();
-    expect(list.getState().todos).toEqual((await api.list()).todos);
-  },
-);
+  const api = new TodoApi({ baseUrl: url });
+  const direct = await new TodoApi({ baseUrl: service }).list();
+  expect(await api.list()).toEqual(direct);
+  const list = api.follow({ from: direct });
+  const stop = list.subscribe(() => {});
+  await list.setDone("2", true);
+  await until(() => list.getState().position !== direct.position, "the event of the change");
+  stop();
+  expect(list.getState().todos).toEqual((await api.list()).todos);
+});
 
 test.skipIf(skipFor(whyNoNginx))("nginx still uses replicas that closed connections", async () => {
   await using stack = new AsyncDisposableStack();

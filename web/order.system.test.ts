@@ -110,43 +110,39 @@ describeInChromium("to-dos page", () => {
     ["pointer", 100, 700],
     ["nothing", 300, 6000],
     ["nothing", 300, 11_000],
-  ] as const)(
-    "with the %s on it, keeps a row in place when other clients change others of %d, scrolled by %d pixels",
-    async (how, count, scroll) => {
-      const { page, store } = await openList(numbered(count), "", { hasTouch: how === "finger" });
-      await page.getByRole("checkbox", { name: `to-do ${count}` }).waitFor();
-      const firstTop = () =>
-        page.evaluate(() => document.querySelector(".todo")?.getBoundingClientRect().top);
-      const before = await firstTop();
-      await page.evaluate((top) => scrollTo({ top }), scroll);
-      await point(page, how, { x: 500, y: 450 });
-      // The rows there may not be in the document yet.
-      await page.waitForFunction(() => document.elementFromPoint(500, 450)?.closest(".todo"));
-      await page.evaluate("new Promise(requestAnimationFrame)");
-      const row = await page.evaluateHandle(() => document.elementFromPoint(500, 450)?.closest(".todo"));
-      const top = () => page.evaluate((element) => element?.getBoundingClientRect().top, row);
-      const place = await top();
-      expect(place).toBeWithin(350, 451);
-      const last = BigInt(count);
-      const changes = [
-        () => store.delete(last),
-        // Of a long list, the rows above the window shift by several.
-        ...(count > 100 ? [2n, 3n].map((above) => () => store.delete(last - above)) : []),
-        () => store.insert("new"),
-        () => store.insert("newer"),
-        () => store.setDone(last - 1n, true),
-      ];
-      for (const change of changes) {
-        const title = await page.title();
-        await change();
-        await page.waitForFunction((old) => document.title !== old, title);
-        // No row moves under a finger that presses it.
-        if (how !== "finger") await page.waitForFunction(() => document.querySelector(".done") === null);
-        expect(await top()).toBeCloseTo(place ?? 0, 0);
-      }
-      if (how === "finger" || scroll > 0) return;
-      await page.mouse.move(500, 10);
-      expect(await firstTop()).toBe(before);
-    },
-  );
+  ] as const)("keeps a row in place as others change: %s, %d rows, %d pixels", async (how, count, scroll) => {
+    const { page, store } = await openList(numbered(count), "", { hasTouch: how === "finger" });
+    await page.getByRole("checkbox", { name: `to-do ${count}` }).waitFor();
+    const firstTop = () => page.evaluate(() => document.querySelector(".todo")?.getBoundingClientRect().top);
+    const before = await firstTop();
+    await page.evaluate((top) => scrollTo({ top }), scroll);
+    await point(page, how, { x: 500, y: 450 });
+    // The rows there may not be in the document yet.
+    await page.waitForFunction(() => document.elementFromPoint(500, 450)?.closest(".todo"));
+    await page.evaluate("new Promise(requestAnimationFrame)");
+    const row = await page.evaluateHandle(() => document.elementFromPoint(500, 450)?.closest(".todo"));
+    const top = () => page.evaluate((element) => element?.getBoundingClientRect().top, row);
+    const place = await top();
+    expect(place).toBeWithin(350, 451);
+    const last = BigInt(count);
+    const changes = [
+      () => store.delete(last),
+      // Of a long list, the rows above the window shift by several.
+      ...(count > 100 ? [2n, 3n].map((above) => () => store.delete(last - above)) : []),
+      () => store.insert("new"),
+      () => store.insert("newer"),
+      () => store.setDone(last - 1n, true),
+    ];
+    for (const change of changes) {
+      const title = await page.title();
+      await change();
+      await page.waitForFunction((old) => document.title !== old, title);
+      // No row moves under a finger that presses it.
+      if (how !== "finger") await page.waitForFunction(() => document.querySelector(".done") === null);
+      expect(await top()).toBeCloseTo(place ?? 0, 0);
+    }
+    if (how === "finger" || scroll > 0) return;
+    await page.mouse.move(500, 10);
+    expect(await firstTop()).toBe(before);
+  });
 });

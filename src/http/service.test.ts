@@ -29,16 +29,13 @@ test.each(["/x", "/api", "/api/todos/", "/api/todos/1/", "/api/Todos", "/%", "/%
   },
 );
 
-test.each(["position", "checkWrites"])(
-  "the health of the service is live but not ready if %s of the store fails",
-  async (call) => {
-    const fail = () => Promise.reject(new ServiceError("store_unavailable"));
-    const store = storeWith({ [call]: fail });
-    await using service = startService({ store });
-    expect(await service.outcome("GET /livez")).toBe("200");
-    expect(await service.outcome("GET /readyz")).toBe("503 store_unavailable");
-  },
-);
+test.each(["position", "checkWrites"])("the service is live but not ready if %s fails", async (call) => {
+  const fail = () => Promise.reject(new ServiceError("store_unavailable"));
+  const store = storeWith({ [call]: fail });
+  await using service = startService({ store });
+  expect(await service.outcome("GET /livez")).toBe("200");
+  expect(await service.outcome("GET /readyz")).toBe("503 store_unavailable");
+});
 
 test("the health of the service is not ready while draining, and each response closes its connection", async () => {
   await using service = startService();
@@ -102,20 +99,17 @@ test("a listener that shuts down rejects connections after draining, and respond
 test.each([
   ["", 0],
   [", also if the process was too busy to read it in time", 1000],
-])(
-  "a listener that shuts down responds to one more request on an open connection, with Connection: close%s",
-  async (_what, busyMs) => {
-    await using service = startService();
-    const socket = await openSocket(service.port, LIVEZ);
-    await once(socket, "data");
-    const stopped = service.stop();
-    socket.write(LIVEZ);
-    // Afterwards, the drain period is over as well: the timer may fire before the request is read.
-    Bun.sleepSync(busyMs);
-    expect(await readToEnd(socket)).toMatch(LAST);
-    await stopped;
-  },
-);
+])("a shutdown answers one more request per connection, with Connection: close%s", async (_what, busyMs) => {
+  await using service = startService();
+  const socket = await openSocket(service.port, LIVEZ);
+  await once(socket, "data");
+  const stopped = service.stop();
+  socket.write(LIVEZ);
+  // Afterwards, the drain period is over as well: the timer may fire before the request is read.
+  Bun.sleepSync(busyMs);
+  expect(await readToEnd(socket)).toMatch(LAST);
+  await stopped;
+});
 
 test("a listener that shuts down closes a connection that has sent half a request", async () => {
   await using service = startService();

@@ -200,31 +200,28 @@ test.each([
   ["a value", "answers[name]()"],
   ["a promise", "answer(name)"],
   ["a query", `(${QUERY})`],
-])(
-  "of an auth module whose functions return %s, only a client from lookupClient and true from checkUser are accepted",
-  async (_what, answer) => {
-    const authModule = moduleFile(
-      `const raise = (message: string): never => { throw new Error(message); };
+])("an auth module that returns %s accepts only a client, or true from checkUser", async (_what, answer) => {
+  const authModule = moduleFile(
+    `const raise = (message: string): never => { throw new Error(message); };
        const answers: unknown[] = [${Object.keys(ANSWERS).map((expression) => `() => (${expression})`)}];
        const answer = async (name: string) => answers[name]();
        export const lookupClient = (name: string) => ${answer};
        export const checkUser = (user: string, name: string) => user === "carol" ? ${answer} : false;`,
-    );
-    // With a clients file before the module, several lookups are combined.
-    for (const flags of [{ authModule }, { authModule, clientsFile: file(CLIENT) }]) {
-      await using service = startService({ credentials: (await openOnce(flags)).accepted });
-      const status = async (path: string, authorization: string): Promise<number> =>
-        (await service.send("GET", path, as(authorization))).status;
-      for (const [index, [expression, statuses]] of Object.entries(ANSWERS).entries())
-        expect([
-          expression,
-          await status("/api/whoami", `Bearer ${index}`),
-          await status("/admin/", basic("carol", `${index}`)),
-        ]).toEqual([expression, ...statuses]);
-      expect(await status("/admin/", basic("dave", "10"))).toBe(401);
-    }
-  },
-);
+  );
+  // With a clients file before the module, several lookups are combined.
+  for (const flags of [{ authModule }, { authModule, clientsFile: file(CLIENT) }]) {
+    await using service = startService({ credentials: (await openOnce(flags)).accepted });
+    const status = async (path: string, authorization: string): Promise<number> =>
+      (await service.send("GET", path, as(authorization))).status;
+    for (const [index, [expression, statuses]] of Object.entries(ANSWERS).entries())
+      expect([
+        expression,
+        await status("/api/whoami", `Bearer ${index}`),
+        await status("/admin/", basic("carol", `${index}`)),
+      ]).toEqual([expression, ...statuses]);
+    expect(await status("/admin/", basic("dave", "10"))).toBe(401);
+  }
+});
 
 test("a module, files and a fixed user are combined", async () => {
   const authModule = moduleFile(

@@ -16,31 +16,28 @@ const IN_MEMORY =
 const folder = temporaryFolder();
 const file = filesIn(folder);
 
-test.skipIf(skipFor(whyNoTerminal))(
-  "npm start on a terminal prints addresses that work, the demo credentials, and that data is stored only in memory",
-  async () => {
-    await using terminal = openTerminal("exec npm start -- --port 0");
-    await terminal.shows(IN_MEMORY);
-    const shown = terminal.shown();
-    const found = (pattern: RegExp) => pattern.exec(shown)?.[1] ?? "";
-    const url = found(/^To-dos: +(http:\/\/127\.0\.0\.1:\d+)\/$/m);
-    const password = found(/^demo-password=(\w{24})$/m);
-    expect(shown).toContain(`\nAPI docs:  ${url}/docs\n`);
-    expect(shown).toContain(`\nAPI keys:  ${url}/admin/keys  (user admin, with the password below)\n`);
-    expect(shown.indexOf("API keys:")).toBeLessThan(shown.indexOf("No credentials are configured"));
-    expect(await greet(url, "admin", password)).toBe("Hello, admin!");
-    expect(await whoami(url, found(/^demo-token=(todo_\w{49})$/m))).toBe("demo");
-    const headers = { Accept: "text/html", Authorization: `Basic ${btoa(`admin:${password}`)}` };
-    for (const [path, title] of [
-      ["/", "To-dos"],
-      ["/docs", "API"],
-      ["/admin/keys", "API keys"],
-    ] as const) {
-      const response = await fetch(url + path, { headers });
-      expect([response.status, await response.text()]).toEqual([200, expect.stringContaining(title)]);
-    }
-  },
-);
+test.skipIf(skipFor(whyNoTerminal))("npm start shows usable addresses and demo credentials", async () => {
+  await using terminal = openTerminal("exec npm start -- --port 0");
+  await terminal.shows(IN_MEMORY);
+  const shown = terminal.shown();
+  const found = (pattern: RegExp) => pattern.exec(shown)?.[1] ?? "";
+  const url = found(/^To-dos: +(http:\/\/127\.0\.0\.1:\d+)\/$/m);
+  const password = found(/^demo-password=(\w{24})$/m);
+  expect(shown).toContain(`\nAPI docs:  ${url}/docs\n`);
+  expect(shown).toContain(`\nAPI keys:  ${url}/admin/keys  (user admin, with the password below)\n`);
+  expect(shown.indexOf("API keys:")).toBeLessThan(shown.indexOf("No credentials are configured"));
+  expect(await greet(url, "admin", password)).toBe("Hello, admin!");
+  expect(await whoami(url, found(/^demo-token=(todo_\w{49})$/m))).toBe("demo");
+  const headers = { Accept: "text/html", Authorization: `Basic ${btoa(`admin:${password}`)}` };
+  for (const [path, title] of [
+    ["/", "To-dos"],
+    ["/docs", "API"],
+    ["/admin/keys", "API keys"],
+  ] as const) {
+    const response = await fetch(url + path, { headers });
+    expect([response.status, await response.text()]).toEqual([200, expect.stringContaining(title)]);
+  }
+});
 
 describe.skipIf(skipFor(whyNoTerminal))("on a terminal, a server in private mode without credentials", () => {
   const open = (store: string) =>

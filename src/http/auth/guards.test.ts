@@ -151,23 +151,20 @@ test.each<[surface: string, path: string, reason: string | undefined, authorizat
   ["private", "/api/todos", "malformed", "Bearer s3cret s3cret"],
   ["private", "/api/todos", "wrong", wrong],
   ["basic", "/admin/", "token", basic("ann", minted)],
-])(
-  "the log of rejected credentials has for the surface %s at %s the reason %s, and never the credentials (#%#)",
-  async (...row) => {
-    const [surface, path, reason, authorization] = row;
-    const access = { privateMode: surface === "private" || reason === "token" };
-    await using service = startService({ credentials, access, accessLog: true });
-    const init = authorization === undefined ? {} : as(authorization);
-    expect((await service.send("GET", path, init)).status).toBe(401);
-    const refusals = service.lines.filter(({ message }) => message === "credential refused");
-    const fields = { surface, reason, address: "127.0.0.1" };
-    expect(refusals).toEqual(
-      reason === undefined ? [] : [{ level: "warn", fields, message: "credential refused" }],
-    );
-    const encoded = Buffer.from("s3cret").toString("base64").slice(0, 7);
-    for (const secret of ["s3cret", encoded, "todo_"]) expect(service.logText()).not.toContain(secret);
-  },
-);
+])("the log of a rejection on %s at %s has the reason %s, never the credentials (#%#)", async (...row) => {
+  const [surface, path, reason, authorization] = row;
+  const access = { privateMode: surface === "private" || reason === "token" };
+  await using service = startService({ credentials, access, accessLog: true });
+  const init = authorization === undefined ? {} : as(authorization);
+  expect((await service.send("GET", path, init)).status).toBe(401);
+  const refusals = service.lines.filter(({ message }) => message === "credential refused");
+  const fields = { surface, reason, address: "127.0.0.1" };
+  expect(refusals).toEqual(
+    reason === undefined ? [] : [{ level: "warn", fields, message: "credential refused" }],
+  );
+  const encoded = Buffer.from("s3cret").toString("base64").slice(0, 7);
+  for (const secret of ["s3cret", encoded, "todo_"]) expect(service.logText()).not.toContain(secret);
+});
 
 test("GET /admin/ passes the user name and the password to a check function, which may return a promise", async () => {
   const calls: unknown[][] = [];
@@ -187,13 +184,10 @@ test("GET /admin/ sends the configured realm as a quoted string", async () => {
   expect(headers.get("www-authenticate")).toBe('Basic realm="the \\"inner\\" \\\\ circle", charset="UTF-8"');
 });
 
-test.each(["1", '"true"', "{}", "[]"])(
-  "the check of a password rejects the password if it returns %s instead of true",
-  async (result) => {
-    await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
-    expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
-  },
-);
+test.each(["1", '"true"', "{}", "[]"])("a password check that returns %s rejects it", async (result) => {
+  await using service = startService({ credentials: { checkUser: () => JSON.parse(result) } });
+  expect((await service.send("GET", "/admin/", AUTHORIZED)).status).toBe(401);
+});
 
 test("the check of a password receives the client's network, also off loopback if allowBasicOverHttp is true", async () => {
   const networks: unknown[] = [];

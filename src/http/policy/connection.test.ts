@@ -49,13 +49,10 @@ test.each<[what: string, address: string | undefined, sent: Sent, isSecure: bool
   ["a proxy that sends only Via", "::1", { Via: "1.1 proxy" }, false],
   ["a proxy that sends X-Real-IP", "127.0.0.1", { "X-Real-IP": "127.0.0.1" }, false],
   ["a proxy that sends an empty header", "127.0.0.1", { "X-Forwarded-Prefix": "" }, false],
-])(
-  "without trusted proxies, a request from %s is secure only on loopback and without forwarding headers",
-  (_what, address, sent, isSecure) => {
-    const forwarding = Object.keys(sent).length > 0 ? "ignored" : "none";
-    expect(read(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure, forwarding });
-  },
-);
+])("without proxies, only direct loopback requests are secure: %s", (_what, address, sent, isSecure) => {
+  const forwarding = Object.keys(sent).length > 0 ? "ignored" : "none";
+  expect(read(address, sent, { proxies: [] })).toEqual({ address: address ?? "", isSecure, forwarding });
+});
 
 test("without trusted proxies, a request to a loopback address is secure without a look at its address, unless a proxy sends it", () => {
   const circumstances = { proxies: [], onLoopback: true };
@@ -123,34 +120,28 @@ test.each<[what: string, sent: Sent, isSecure: boolean]>([
   ["only Via", { Via: "1.1 proxy" }, false],
   ["X-Forwarded-Proto: http", { "X-Forwarded-Proto": "http" }, false],
   ["X-Forwarded-Proto: https", HTTPS, true],
-])(
-  "the forwarding headers of a trusted proxy make a request over the server's own TLS or from this machine secure only with https: %s",
-  (...row) => {
-    const [_what, sent, isSecure] = row;
-    expect(read("10.0.0.1", sent, { protocol: "https" }).isSecure).toBe(isSecure);
-    expect(read("127.0.0.1", sent).isSecure).toBe(isSecure);
-  },
-);
+])("a trusted proxy makes requests over TLS or loopback secure only with https: %s", (...row) => {
+  const [_what, sent, isSecure] = row;
+  expect(read("10.0.0.1", sent, { protocol: "https" }).isSecure).toBe(isSecure);
+  expect(read("127.0.0.1", sent).isSecure).toBe(isSecure);
+});
 
 test.each<[what: string, sent: Sent]>([
   ["alone", {}],
   ["with X-Forwarded-Proto: https", HTTPS],
   ["with X-Forwarded-For", { "X-Forwarded-For": "203.0.113.5" }],
   ["with both", { "X-Forwarded-For": "203.0.113.5", ...HTTPS }],
-])(
-  "the forwarding headers of a trusted proxy do not reveal the client, and make the request insecure, if one is Forwarded: %s",
-  (_what, sent) => {
-    for (const Forwarded of ["for=203.0.113.5;proto=https", "for=203.0.113.5", "for=_hidden", ";", ""]) {
-      for (const protocol of ["http", "https"] as const) {
-        expect(read("127.0.0.1", { Forwarded, ...sent }, { protocol })).toEqual({
-          address: "127.0.0.1",
-          isSecure: false,
-          forwarding: "used",
-        });
-      }
+])("Forwarded from a trusted proxy hides the client, and makes the request insecure: %s", (_what, sent) => {
+  for (const Forwarded of ["for=203.0.113.5;proto=https", "for=203.0.113.5", "for=_hidden", ";", ""]) {
+    for (const protocol of ["http", "https"] as const) {
+      expect(read("127.0.0.1", { Forwarded, ...sent }, { protocol })).toEqual({
+        address: "127.0.0.1",
+        isSecure: false,
+        forwarding: "used",
+      });
     }
-  },
-);
+  }
+});
 
 test.each<[isAccepted: boolean, texts: readonly string[]]>([
   [true, ["10.0.0.1", "0.0.0.0/0", "::1", "2001:db8::/32", "::ffff:10.0.0.0/104", "10.0.0.0/32"]],

@@ -234,27 +234,24 @@ describe("a running store whose", () => {
   );
 
   const repairable = Object.entries(INJURIES).filter(([, { undo }]) => undo !== undefined);
-  test.each(repairable)(
-    "%s accepts writes again when the right files are back, and retires the rescue file",
-    async (_what, { injure, undo }) => {
-      const path = newPath();
-      const warnings: string[] = [];
-      const store = await serveUnmoved(path, { onWarning: (message) => warnings.push(message) });
-      injure(path);
-      await refusalOf(store);
-      const file = await rescued(store);
-      undo?.(path);
-      await until(() => store.rescueFile === undefined, "the files are right again");
-      expect(warnings.at(-1)).toBe(
-        `the files of the store are right again: do not restore ${file}.old, which lacks later changes`,
-      );
-      await store.checkWrites?.();
-      expect(await insert(store)).toBeUndefined();
-      await store.close();
-      expect([rescueFiles(path), existsSync(`${file}.old`)]).toEqual([[], true]);
-      expect(await countOf(path)).toBe(COUNT + 2);
-    },
-  );
+  test.each(repairable)("%s accepts writes after the files are restored", async (_what, { injure, undo }) => {
+    const path = newPath();
+    const warnings: string[] = [];
+    const store = await serveUnmoved(path, { onWarning: (message) => warnings.push(message) });
+    injure(path);
+    await refusalOf(store);
+    const file = await rescued(store);
+    undo?.(path);
+    await until(() => store.rescueFile === undefined, "the files are right again");
+    expect(warnings.at(-1)).toBe(
+      `the files of the store are right again: do not restore ${file}.old, which lacks later changes`,
+    );
+    await store.checkWrites?.();
+    expect(await insert(store)).toBeUndefined();
+    await store.close();
+    expect([rescueFiles(path), existsSync(`${file}.old`)]).toEqual([[], true]);
+    expect(await countOf(path)).toBe(COUNT + 2);
+  });
 
   test.each(Object.entries(INJURIES))("%s saves everything if closed at once", async (_what, { injure }) => {
     const path = newPath();
