@@ -55,29 +55,26 @@ test.each([
     "Your network has as many event streams as one network may have (2). Close one, or try later.",
     ["too many subscribers from one network", { network: "2001:db8:0:0::/64" }],
   ],
-] as const)(
-  "subscribers above the limit %j are rejected with the reason and logged, until one disconnects",
-  async (limits, detail, [message, fields]) => {
-    const watched = watch(openMemory());
-    await using service = start({ store: watched.store, limits });
-    const [first, headers] = [from("2001:db8::1"), from("2001:db8::2")];
-    await service.subscribe("maxSubscribers" in limits ? {} : first);
-    for (let round = 0; round < 3; round++) {
-      const stream = await service.subscribe(headers);
-      const rejected = await service.send("GET", "/api/events", { headers });
-      expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([503, "5"]);
-      expect(await rejected.json()).toMatchObject({ code: "overloaded", detail });
-      await stream.close();
-      await until(() => watched.open() === 1, "the stream ends");
-    }
-    service.close();
-    const line = { level: "warn", message } as const;
-    expect(service.lines).toEqual([
-      { ...line, fields },
-      { ...line, fields: { ...fields, times: 2 } },
-    ]);
-  },
-);
+] as const)("subscribers above %j are rejected and logged", async (limits, detail, [message, fields]) => {
+  const watched = watch(openMemory());
+  await using service = start({ store: watched.store, limits });
+  const [first, headers] = [from("2001:db8::1"), from("2001:db8::2")];
+  await service.subscribe("maxSubscribers" in limits ? {} : first);
+  for (let round = 0; round < 3; round++) {
+    const stream = await service.subscribe(headers);
+    const rejected = await service.send("GET", "/api/events", { headers });
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([503, "5"]);
+    expect(await rejected.json()).toMatchObject({ code: "overloaded", detail });
+    await stream.close();
+    await until(() => watched.open() === 1, "the stream ends");
+  }
+  service.close();
+  const line = { level: "warn", message } as const;
+  expect(service.lines).toEqual([
+    { ...line, fields },
+    { ...line, fields: { ...fields, times: 2 } },
+  ]);
+});
 
 test("all networks together cannot exceed the limit for all subscribers, and each may open one stream", async () => {
   await using service = start({ limits: { maxSubscribers: 3 } });

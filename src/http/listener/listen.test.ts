@@ -33,16 +33,13 @@ function waitingStore() {
   return { store: storeWith({ get }), arrived: arrived.promise, release: () => released.resolve(undefined) };
 }
 
-test.each(VERSIONS)(
-  "over TLS, every Host is accepted over %s unless hosts are listed, because the client has checked the certificate",
-  async (version) => {
-    for (const [allowedHosts, status] of [[[], 200] as const, [["todo.example"], 421] as const]) {
-      await using service = startTls({ network: { allowedHosts } });
-      const headers = { Host: "elsewhere.example" };
-      expect((await service.send(version, "/api/todos", { headers })).status).toBe(status);
-    }
-  },
-);
+test.each(VERSIONS)("over TLS, every Host is accepted over %s unless hosts are listed", async (version) => {
+  for (const [allowedHosts, status] of [[[], 200] as const, [["todo.example"], 421] as const]) {
+    await using service = startTls({ network: { allowedHosts } });
+    const headers = { Host: "elsewhere.example" };
+    expect((await service.send(version, "/api/todos", { headers })).status).toBe(status);
+  }
+});
 
 const BIG = JSON.stringify({ title: "x".repeat(100_000) });
 const json = (method: string, body: string): RequestInit => ({
