@@ -1,14 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { createKey, createKeyLookup } from "../src/credential/key.ts";
 import { isCurrent } from "../src/credential/session.ts";
 import { createFixedUserCheck } from "../src/credential/user.ts";
 import type { ServiceOptions } from "../src/http/service.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
-import { launchBrowser, startSite, whyNoBrowser } from "./chromium.ts";
+import { startSite, whyNoBrowser } from "./chromium.ts";
 import { capturingLog } from "./log.ts";
-import { signIn } from "./page.ts";
+import { signIn, useBrowser } from "./page.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
 
@@ -58,11 +58,7 @@ const UNTOUCHED = [TODOS, ["ci"]];
 const isWritten = (line: string): boolean => /^(?:POST|PATCH|DELETE) .* 20/.test(line);
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser?.close());
+  const browser = useBrowser();
 
   async function open(url: string): Promise<Page> {
     const page = await (await browser.newContext()).newPage();

@@ -1,12 +1,13 @@
 import { expect, test } from "bun:test";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { hashToken, randomBase62 } from "../src/credential/token.ts";
 import { runTodo } from "./command.ts";
 import { scrape, stop } from "./server.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { filesIn, temporaryFolder } from "./temporary.ts";
 
 const folder = temporaryFolder();
+const file = filesIn(folder);
 
 /** The secrets, by the place where they were sent or configured. */
 type Secrets = Map<string, string>;
@@ -27,10 +28,6 @@ test("no secret appears in the log, the metrics or the files of the store", asyn
   const title = (place: string): string => plant(titles, place);
   const home = join(folder, `c4nary-${randomBase62(12)}`);
   const path = join(home, "todos.db");
-  const file = async (name: string, text: string): Promise<string> => {
-    await writeFile(join(folder, name), text);
-    return join(folder, name);
-  };
   await mkdir(home);
   const [token, password, bobs] = [secret("clients file"), secret("password file"), secret("users file")];
   const tokenHash = hashToken(token).toString("hex");
@@ -39,10 +36,10 @@ test("no secret appears in the log, the metrics or the files of the store", asyn
   const args = [
     ...["--port", "0", "--access-log", "--admin-user", "admin"],
     ...["--metrics-port", "0"],
-    ...["--store-file", await file("store", `sqlite:${path}`)],
-    ...["--clients-file", await file("clients", `alice:${tokenHash}\n`)],
-    ...["--users-file", await file("users", `bob:${bobsHash}\n`)],
-    ...["--admin-password-file", await file("password", password)],
+    ...["--store-file", file(`sqlite:${path}`)],
+    ...["--clients-file", file(`alice:${tokenHash}\n`)],
+    ...["--users-file", file(`bob:${bobsHash}\n`)],
+    ...["--admin-password-file", file(password)],
   ];
   await using server = runTodo(["serve", ...args]);
   const url = await server.url;

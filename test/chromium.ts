@@ -67,32 +67,23 @@ function options(executablePath: string) {
   };
 }
 
+/** Starts a web server that is not the service. */
+export function startWeb(fetch: (request: Request) => Response | Promise<Response>, port = 0) {
+  const server = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0, development: false });
+  return { port: server.port, url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
+}
+
 /** Starts a web server that sends an empty page for every path and host name. */
 export function startSite() {
   const headers = { "Content-Type": "text/html; charset=utf-8" };
-  const server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    development: false,
-    fetch: () => new Response("<!doctype html><title>a page</title>", { headers }),
-  });
-  return {
-    port: server.port,
-    at: (host: string): string => `http://${host}:${server.port}`,
-    [Symbol.asyncDispose]: () => server.stop(true),
-  };
+  const web = startWeb(() => new Response("<!doctype html><title>a page</title>", { headers }));
+  return { ...web, at: (host: string): string => `http://${host}:${web.port}` };
 }
 
-/** Serves the files of a folder from an origin that is not the service's. */
-export function serveFolder(folder: string) {
-  const server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    fetch: async (request) => {
-      const { pathname } = new URL(request.url);
-      const file = Bun.file(join(folder, pathname === "/" ? "index.html" : pathname));
-      return (await file.exists()) ? new Response(file) : new Response(null, { status: 404 });
-    },
+/** Serves the files of a folder. */
+export const serveFolder = (folder: string) =>
+  startWeb(async (request) => {
+    const { pathname } = new URL(request.url);
+    const file = Bun.file(join(folder, pathname === "/" ? "index.html" : pathname));
+    return (await file.exists()) ? new Response(file) : new Response(null, { status: 404 });
   });
-  return { url: server.url.href, [Symbol.asyncDispose]: () => server.stop(true) };
-}

@@ -1,13 +1,13 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SQL } from "bun";
-import type { Browser } from "playwright-core";
 import { hashToken, mintToken, randomBase62 } from "../src/credential/token.ts";
-import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { whyNoBrowser } from "./chromium.ts";
 import { run, runTodo, succeed } from "./command.ts";
 import { commandsOf, readPage, readPages, runPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
+import { useBrowser } from "./page.ts";
 import { openDatabases, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -53,11 +53,7 @@ describe.skipIf(skipFor(whyMissing("curl")))("the commands work and print what t
 });
 
 describe.skipIf(skipFor(whyNoBrowser ?? whyMissing("curl")))("the live page", () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchBrowser();
-  });
-  afterAll(() => browser.close());
+  const browser = useBrowser();
 
   test("has at most 40 lines, shows the to-dos and can change them", async () => {
     const tutorial = readPage(LIVE_PAGE);

@@ -29,14 +29,21 @@ export const SHOW_ALL = `try {
   localStorage["todo-service.order"] ??= "oldest";
 } catch {}`;
 
-/** Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones first. Faults of pages fail their test. */
-export function useChromium(defaults: BrowserContextOptions = {}, settings = SHOW_ALL) {
+export function useBrowser(): Pick<Browser, "newContext" | "newPage"> {
   let browser: Browser;
   beforeAll(async () => {
     browser = await launchBrowser();
   });
   afterAll(() => browser?.close());
+  return {
+    newContext: (options) => browser.newContext(options),
+    newPage: (options) => browser.newPage(options),
+  };
+}
 
+/** Unless `settings` is empty, the list shows all to-dos, the oldest and the open ones first. Faults of pages fail their test. */
+export function useChromium(defaults: BrowserContextOptions = {}, settings = SHOW_ALL) {
+  const browser = useBrowser();
   let used = new AsyncDisposableStack();
   let faults: string[] = [];
   afterEach(async () => {

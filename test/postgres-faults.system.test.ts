@@ -1,17 +1,18 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { beforeEach, describe, expect, test } from "bun:test";
 import { SQL } from "bun";
 import { mintToken } from "../src/credential/token.ts";
 import { ServiceError } from "../src/error.ts";
 import { getErrno } from "../src/error-message.ts";
 import { Primary } from "../src/storage/postgres/primary.ts";
 import { openPostgres } from "../src/storage/postgres/store.ts";
-import { type Postgres, startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
+import { startPostgres, urlAt, whyNoDatabase } from "./postgres.ts";
 import { startProxy } from "./postgres-proxy.ts";
 import { listTodos, postTodo, sendJson } from "./served-todos.ts";
 import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
 import { failureOf, read, take } from "./store-contract.ts";
+import { usePostgres } from "./stores.ts";
 import { until } from "./until.ts";
 
 const RESUMES_WITHIN_MS = 60_000;
@@ -41,12 +42,8 @@ function ifReset(error: unknown): undefined {
 }
 
 describe.skipIf(skipFor(whyNoDatabase))("a PostgreSQL server", () => {
-  let postgres: Postgres;
+  const postgres = usePostgres({});
   let database: string;
-  beforeAll(async () => {
-    postgres = await startPostgres();
-  });
-  afterAll(() => postgres[Symbol.asyncDispose]());
   beforeEach(async () => {
     // A failed test may have left the server stopped.
     await postgres.start();

@@ -1,13 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Command, run } from "./command.ts";
 import { freePort } from "./free-port.ts";
-import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
+import { whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { usePostgres } from "./stores.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { whyMissing } from "./tools.ts";
 import { until } from "./until.ts";
@@ -27,13 +28,9 @@ const IGNORE_PARAMETERS = `ignore_startup_parameters = ${[
 ].join()}`;
 
 describe.skipIf(skipFor(whyNoDatabase))("PostgreSQL behind", () => {
-  let postgres: Postgres;
+  const postgres = usePostgres();
   let database: URL;
-  beforeAll(async () => {
-    postgres = await startPostgres({ fsync: "off" });
-    await chmod(folder, 0o755);
-  });
-  afterAll(() => postgres[Symbol.asyncDispose]());
+  beforeAll(() => chmod(folder, 0o755));
   beforeEach(async () => {
     database = new URL(await postgres.newDatabase());
     const role = `of_${database.pathname.slice(1)}`;

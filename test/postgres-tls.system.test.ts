@@ -6,6 +6,7 @@ import { run } from "./command.ts";
 import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { eachEvent } from "./store.ts";
+import { reasonOf } from "./stores.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
 
@@ -90,18 +91,6 @@ describe.skipIf(skipFor(whyNoDatabase))("a connection to the database", () => {
     expect(await reasonOf(url)).toBe(`${url.host}: Server does not support SSL`);
   });
 });
-
-async function reasonOf(url: URL): Promise<string> {
-  try {
-    await (await openPostgres(url.href, { queryTimeoutMs: 4000 })).close();
-  } catch (error) {
-    expect(Bun.inspect(error)).not.toContain(url.password);
-    const reason = error instanceof Error ? error.message : String(error);
-    expect(reason).not.toContain("\n");
-    return reason;
-  }
-  throw new Error("the database can be opened");
-}
 
 const { TODO_TEST_POSTGRES_BIN: BIN = "" } = process.env;
 

@@ -1,11 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { writeFile } from "node:fs/promises";
+import { describe, expect, test } from "bun:test";
 import { ended, runTodo } from "./command.ts";
-import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
+import { whyNoDatabase } from "./postgres.ts";
 import { createTodo } from "./served-todos.ts";
 import { serve } from "./server.ts";
 import { skipFor } from "./skip.ts";
 import { follow } from "./sse.ts";
+import { exportOf } from "./store.ts";
+import { usePostgres } from "./stores.ts";
 import { filesIn } from "./temporary.ts";
 
 const newPath = filesIn();
@@ -14,11 +15,7 @@ const MANY = 200_000;
 const WITH_KEYS = "--with-keys";
 
 describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
-  let databases: Databases;
-  beforeAll(async () => {
-    databases = await openDatabases();
-  });
-  afterAll(() => databases[Symbol.asyncDispose]());
+  const databases = usePostgres();
 
   const todo = (store: string, ...args: readonly string[]) => ended(runTodo(args, { TODO_STORE: store }));
 
@@ -28,20 +25,10 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     return Bun.file(file).text();
   }
 
-  /** Writes an export with gaps between the ids; returns its path. */
-  async function newExport(todos: number): Promise<string> {
-    const lines = [`{"todoService":1,"lastId":"${todos * 3}","todos":${todos}}`];
-    for (let i = 1; i <= todos; i++)
-      lines.push(`{"id":${i * 2},"title":"to-do ${i} \\u0000 \\"😀","done":${i % 3 === 0}}`);
-    const file = newPath();
-    await writeFile(file, `${lines.join("\n")}\n`);
-    return file;
-  }
-
   test(`of ${MANY} to-dos and their API keys from SQLite to PostgreSQL and back changes nothing`, async () => {
     const [first, second] = [`sqlite:${newPath()}`, `sqlite:${newPath()}`];
     const postgres = await databases.newDatabase();
-    expect((await todo(first, "import", await newExport(MANY))).code).toBe(0);
+    expect((await todo(first, "import", newPath(exportOf(MANY)))).code).toBe(0);
     for (const name of ["ci", "backup"]) await todo(first, "keys", "create", name, "--expires", "90d");
     await todo(first, "keys", "rotate", "ci");
     const texts: string[] = [];
@@ -73,7 +60,7 @@ describe.skipIf(skipFor(whyNoDatabase))("a transfer", () => {
     const before = await etag();
     await using events = await follow(url);
     const [start] = await events.take(1);
-    expect((await todo(postgres, "import", await newExport(25_000))).code).toBe(0);
+    expect((await todo(postgres, "import", newPath(exportOf(25_000)))).code).toBe(0);
     await using reconnected = await follow(url, { since: start?.id ?? "" });
     expect((await reconnected.take(1)).map(({ type }) => type)).toEqual(["resync"]);
     const list = await fetch(`${url}/api/todos?limit=2`);

@@ -10,6 +10,14 @@ export async function storeOf(count: number): Promise<TodoStore> {
   return store;
 }
 
+/** Returns an export of to-dos with the ids 2, 4, …, every third one done. The last assigned id is three times their number. */
+export function exportOf(todos: number): string {
+  const lines = [`{"todoService":1,"lastId":"${todos * 3}","todos":${todos}}`];
+  for (let i = 1; i <= todos; i++)
+    lines.push(`{"id":${i * 2},"title":"to-do ${i} \\u0000 \\"😀","done":${i % 3 === 0}}`);
+  return `${lines.join("\n")}\n`;
+}
+
 export async function* eachEvent(
   store: Pick<TodoStore, "events">,
   after: Position,

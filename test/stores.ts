@@ -1,10 +1,11 @@
-import { afterAll, beforeAll } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { SQL } from "bun";
 import { openMemory } from "../src/storage/memory/store.ts";
 import { openPostgres, type PostgresOptions } from "../src/storage/postgres/store.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { Store, StoreOptions } from "../src/storage/store.ts";
-import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
+import { type Postgres, startPostgres, whyNoDatabase } from "./postgres.ts";
+import { errorOf } from "./rejection.ts";
 import { skipFor } from "./skip.ts";
 import { storePathsIn } from "./temporary.ts";
 
@@ -15,13 +16,34 @@ const EMPTY = `
 /** On a busy machine, PostgreSQL may need longer than the defaults allow. */
 export const PATIENT: PostgresOptions = { queryTimeoutMs: 60_000 };
 
+/** Unless `settings` say otherwise, the server would lose data in a crash. */
+export function usePostgres(settings: Parameters<typeof startPostgres>[0] = { fsync: "off" }) {
+  let server: Postgres;
+  beforeAll(async () => {
+    server = await startPostgres(settings);
+  });
+  afterAll(() => server?.[Symbol.asyncDispose]());
+  return {
+    get port() {
+      return server.port;
+    },
+    newDatabase: (options?: string) => server.newDatabase(options),
+    query: <Row>(text: string) => server.query<Row>(text),
+    start: () => server.start(),
+    stop: (how: Parameters<Postgres["stop"]>[0]) => server.stop(how),
+    copyData: () => server.copyData(),
+  };
+}
+
 /** Returns a function that opens empty stores. It reuses databases of closed stores, because emptying one is faster than creating one. */
-export function emptyStores(databases: () => Databases): (options?: PostgresOptions) => Promise<Store> {
+export function emptyStores(
+  databases: Pick<Postgres, "newDatabase">,
+): (options?: PostgresOptions) => Promise<Store> {
   const free: string[] = [];
   return async (options) => {
     const used = free.pop();
     if (used !== undefined) await executeSql(used, EMPTY);
-    const url = used ?? (await databases().newDatabase());
+    const url = used ?? (await databases.newDatabase());
     const store = await openPostgres(url, { ...PATIENT, ...options });
     const close = store.close.bind(store);
     store.close = async () => {
@@ -30,6 +52,14 @@ export function emptyStores(databases: () => Databases): (options?: PostgresOpti
     };
     return store;
   };
+}
+
+export async function reasonOf(url: string | URL): Promise<string> {
+  const error = await errorOf(openPostgres(String(url)));
+  const [, secret = ""] = /:[^:]*?([^:/%#]+)@/.exec(String(url)) ?? [];
+  expect(Bun.inspect(error)).not.toContain(secret);
+  expect(error.message).not.toContain("\n");
+  return error.message;
 }
 
 export async function executeSql(url: string, text: string): Promise<void> {
@@ -54,11 +84,6 @@ export function storesOfEachKind(): [kind: string, openStore: OpenStore][] {
     ["sqlite", (options) => openSqlite(newPath(), options)],
   ];
   if (skipFor(whyNoDatabase)) return stores;
-  let databases: Databases;
-  beforeAll(async () => {
-    databases = await openDatabases();
-  });
-  afterAll(() => databases[Symbol.asyncDispose]());
-  stores.push(["postgres", emptyStores(() => databases)]);
+  stores.push(["postgres", emptyStores(usePostgres())]);
   return stores;
 }

@@ -1,15 +1,16 @@
 /** The app and the Vitest file of the guides, in fresh projects with the packed tarballs and packages from the registry. */
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { startTodoService, type TestServiceOptions } from "../src/testing.ts";
-import { launchBrowser, whyNoBrowser } from "./chromium.ts";
+import { whyNoBrowser } from "./chromium.ts";
 import { ROOT, runIn, succeed } from "./command.ts";
 import { readPage } from "./docs.ts";
 import { freePort } from "./free-port.ts";
 import { REGISTRY_VARIABLES, whyNoRegistry } from "./npm-install.ts";
+import { useBrowser } from "./page.ts";
 import { skipFor } from "./skip.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { until } from "./until.ts";
@@ -52,16 +53,14 @@ test.skipIf(skipFor(whyNoRegistry))("the Vitest file starts a server for each te
 
 describe.skipIf(skipFor(whyNoRegistry ?? whyNoBrowser))("the React app", () => {
   const app = (): string => join(folder, "web");
-  let browser: Browser;
+  const browser = useBrowser();
   beforeAll(async () => {
     const create = GUIDE.blocks.find(({ text }) => text.includes("npm create"))?.text ?? "";
     const clone = join(folder, "todo-service");
     await mkdir(clone);
     await sh(clone, create.replace("vite@latest", CREATE_VITE));
     await writeFiles(GUIDE, app());
-    browser = await launchBrowser();
   });
-  afterAll(() => browser?.close());
 
   async function open(options: TestServiceOptions) {
     await using stack = new AsyncDisposableStack();

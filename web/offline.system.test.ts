@@ -1,5 +1,6 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Page } from "playwright-core";
+import { startWeb } from "../test/chromium.ts";
 import { freePort } from "../test/free-port.ts";
 import { accessibilityViolations, describeInChromium } from "../test/page.ts";
 import { skipFor } from "../test/skip.ts";
@@ -22,12 +23,6 @@ setDefaultTimeout(180_000);
 
 /** A host that is not loopback for the page. Chromium treats it as secure. */
 const HOST = "list.secure.example";
-
-/** Starts another program on a port. */
-function startOther(port: number, fetch: (request: Request) => Response | Promise<Response>) {
-  const server = Bun.serve({ hostname: "127.0.0.1", port, fetch, idleTimeout: 0 });
-  return { [Symbol.asyncDispose]: () => server.stop(true) };
-}
 
 /** What a browser keeps of the list, as a page of its origin sees it. */
 const KEPT = `(async () => {
@@ -146,7 +141,7 @@ describeInChromium("to-dos page without a connection", () => {
       () => new Promise<Response>(() => {}),
     ];
     for (const fetch of answers) {
-      await using _proxy = startOther(port, fetch);
+      await using _proxy = startWeb(fetch, port);
       await page.reload({ waitUntil: "commit" });
       await expectTitles(page, ["one"]);
       await page.getByText(/^Offline, list from/).waitFor();
@@ -164,7 +159,7 @@ describeInChromium("to-dos page without a connection", () => {
       await Bun.sleep(ms);
       return new Response("another program", { status });
     };
-    use(startOther(service.port, answer));
+    use(startWeb(answer, service.port));
     await page.reload();
     await page.getByText("another program").waitFor();
     expect(await page.locator(".todo").count()).toBe(0);
@@ -183,7 +178,7 @@ describeInChromium("to-dos page without a connection", () => {
     await add(page, "two");
     let asked = 0;
     use(
-      startOther(service.port, async ({ url }) => {
+      startWeb(async ({ url }) => {
         const { pathname } = new URL(url);
         const isWorker = pathname === "/service-worker.js";
         if (!isWorker && pathname !== "/livez") return new Response("another program", { status: 404 });
@@ -191,7 +186,7 @@ describeInChromium("to-dos page without a connection", () => {
         const { worker, health, text = "fine" } = { text: undefined, ...answers };
         const status = isWorker ? worker : health;
         return new Response(text, { status, headers: status === 302 ? { Location: "/login" } : {} });
-      }),
+      }, service.port),
     );
     await until(async () => asked >= 2, "the page asks who answers");
     await untilKeeps(page, { workers });
@@ -288,7 +283,7 @@ describeInChromium("to-dos page without a connection", () => {
     let installations = 0;
     const update = (path: string, text: string): string =>
       path === "/" ? text.replace("To-dos</h1>", "Updated</h1>") : `${text};"new"`;
-    const proxy = startOther(port, async (request) => {
+    const proxy = startWeb(async (request) => {
       const { pathname, search } = new URL(request.url);
       const headers = new Headers(request.headers);
       if (pathname === "/" && headers.get("sec-fetch-mode") !== "navigate") installations++;
@@ -302,7 +297,7 @@ describeInChromium("to-dos page without a connection", () => {
         .replace(/(?<=page-)[0-9a-f]{12}(?=")/, "0123456789ab")
         .replaceAll(/todos-[0-9a-f]{12}/g, updated.includes("/") ? "$&" : "todos-0123456789ab");
       return new Response(changed, { headers: response.headers });
-    });
+    }, port);
     const url = `http://127.0.0.1:${port}`;
     const { page } = await open(url);
     await untilKept(page, ["one"]);

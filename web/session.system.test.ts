@@ -2,6 +2,7 @@ import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { createLink } from "../src/credential/session.ts";
 import { openMemory } from "../src/storage/memory/store.ts";
+import { startWeb } from "../test/chromium.ts";
 import { as, basic, mint } from "../test/credentials.ts";
 import { accessibilityViolations, describeInChromium, signIn, useChromium } from "../test/page.ts";
 import { startPrivate } from "../test/service.ts";
@@ -292,20 +293,17 @@ describeInChromium("a signed-in browser", () => {
   test("a sign-in behind a proxy with a login names the header that the proxy must remove", async () => {
     const service = use(await startShared());
     const login = basic("proxy", "of the proxy");
-    const proxy = Bun.serve({
-      hostname: "127.0.0.1",
-      port: 0,
-      fetch: ({ method, headers, url, body }) => {
+    const proxy = use(
+      startWeb(({ method, headers, url, body }) => {
         const challenge = { "WWW-Authenticate": 'Basic realm="proxy"' };
         if (headers.get("authorization") !== login)
           return new Response("<h1>401</h1>", { status: 401, headers: challenge });
         headers.set("accept-encoding", "identity");
         const { pathname, search } = new URL(url);
         return fetch(service.url + pathname + search, { method, headers, body });
-      },
-    });
-    use({ [Symbol.asyncDispose]: () => proxy.stop(true) });
-    const { page } = await open(`http://127.0.0.1:${proxy.port}`, {
+      }),
+    );
+    const { page } = await open(proxy.url, {
       httpCredentials: { username: "proxy", password: "of the proxy" },
     });
     await page.getByText("Use a user name and a password").click();

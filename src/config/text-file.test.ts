@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { callTodo } from "../../test/call-todo.ts";
-import { temporaryFolder } from "../../test/temporary.ts";
+import { filesIn, temporaryFolder } from "../../test/temporary.ts";
 import { NOOP_LOG } from "../http/observability/log.ts";
 import { openCredentials } from "../serve/credentials.ts";
 import { seedStore } from "../serve/seed.ts";
@@ -11,7 +11,7 @@ import { readConfig } from "./config.ts";
 import { readLogin } from "./stored-login.ts";
 
 const folder = temporaryFolder();
-let files = 0;
+const write = filesIn(folder);
 
 const FILES: Readonly<Record<string, [text: string, read: (path: string) => unknown, found: unknown]>> = {
   "a password": [
@@ -54,12 +54,6 @@ async function seed(path: string): Promise<unknown> {
   const store = openMemory();
   await seedStore(store, readConfig({ seed: path }, {}).store, async () => store);
   return JSON.parse(await new Response((await store.list({})).json as Blob).text());
-}
-
-function write(bytes: string | Uint8Array): string {
-  const path = join(folder, `${++files}`);
-  writeFileSync(path, bytes);
-  return path;
 }
 
 const utf16 = (text: string): Buffer => Buffer.from(text, "utf16le");

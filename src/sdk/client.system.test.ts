@@ -1,28 +1,25 @@
-import { afterAll, beforeAll, describe } from "bun:test";
+import { beforeAll, describe } from "bun:test";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Browser } from "playwright-core";
-import { launchBrowser, serveFolder, whyNoBrowser } from "../../test/chromium.ts";
+import { serveFolder, whyNoBrowser } from "../../test/chromium.ts";
 import { remote, testClient } from "../../test/client-suite.ts";
+import { useBrowser } from "../../test/page.ts";
 import { skipFor } from "../../test/skip.ts";
 import { temporaryFolder } from "../../test/temporary.ts";
 
 describe.skipIf(skipFor(whyNoBrowser))("in a real browser", () => {
   const folder = temporaryFolder();
-  let browser: Browser | undefined;
+  const browser = useBrowser();
   beforeAll(async () => {
     for (const module of ["./client.ts", "../../test/sdk-suite.ts"]) {
       const entrypoints = [fileURLToPath(new URL(module, import.meta.url))];
       await Bun.build({ entrypoints, outdir: folder, target: "browser", format: "esm" });
     }
     await Bun.write(join(folder, "index.html"), "<!doctype html>");
-    browser = await launchBrowser();
   });
-  afterAll(() => browser?.close());
 
   const inChromium = remote(async (call, args) => {
     await using site = serveFolder(folder);
-    if (browser === undefined) throw new Error("the browser did not start");
     const page = await browser.newPage();
     await page.goto(site.url);
     return await page.evaluate(`(async () => {

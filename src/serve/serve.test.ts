@@ -1,15 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { version } from "../../package.json" with { type: "json" };
 import { callTodo, complaintOf } from "../../test/call-todo.ts";
 import { run, runTodo } from "../../test/command.ts";
 import { greet, mint, whoami } from "../../test/credentials.ts";
 import { freePort } from "../../test/free-port.ts";
-import { type Postgres, startPostgres, whyNoDatabase } from "../../test/postgres.ts";
+import { whyNoDatabase } from "../../test/postgres.ts";
 import { postTodo } from "../../test/served-todos.ts";
 import { serve, stop } from "../../test/server.ts";
 import { skipFor, whyNoFile } from "../../test/skip.ts";
 import { follow } from "../../test/sse.ts";
+import { usePostgres } from "../../test/stores.ts";
 import { filesIn, temporaryFolder } from "../../test/temporary.ts";
 import { until } from "../../test/until.ts";
 import { readConfig } from "../config/config.ts";
@@ -228,11 +229,7 @@ describe("todo serve", () => {
 });
 
 describe.skipIf(skipFor(whyNoDatabase))("todo serve with a database", () => {
-  let postgres: Postgres;
-  beforeAll(async () => {
-    postgres = await startPostgres({ fsync: "off" });
-  });
-  afterAll(() => postgres?.[Symbol.asyncDispose]());
+  const postgres = usePostgres();
 
   const refused = (store: string, code: number) => complaintOf(callTodo(["serve", "--store", store]), code);
 

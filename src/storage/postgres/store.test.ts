@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, describe, expect, jest, setSystemTime, test } from "bun:test";
+import { afterEach, describe, expect, jest, setSystemTime, test } from "bun:test";
 import { SQL } from "bun";
-import { type Databases, openDatabases, urlAt, whyNoDatabase } from "../../../test/postgres.ts";
+import { urlAt, whyNoDatabase } from "../../../test/postgres.ts";
 import { startProxy } from "../../../test/postgres-proxy.ts";
 import { errorOf } from "../../../test/rejection.ts";
 import { skipFor } from "../../../test/skip.ts";
@@ -13,7 +13,14 @@ import {
   storeContract,
   take,
 } from "../../../test/store-contract.ts";
-import { ageIdempotencyKeys, emptyStores, executeSql, PATIENT } from "../../../test/stores.ts";
+import {
+  ageIdempotencyKeys,
+  emptyStores,
+  executeSql,
+  PATIENT,
+  reasonOf,
+  usePostgres,
+} from "../../../test/stores.ts";
 import { until } from "../../../test/until.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
@@ -33,16 +40,9 @@ const CONNECTIONS =
 const LISTENING = `${CONNECTIONS} AND query ILIKE 'listen%'`;
 
 describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
-  let databases: Databases;
-  beforeAll(async () => {
-    databases = await openDatabases();
-  });
-  afterAll(() => databases[Symbol.asyncDispose]());
+  const databases = usePostgres();
 
-  storeContract(
-    "postgres",
-    emptyStores(() => databases),
-  );
+  storeContract("postgres", emptyStores(databases));
   persistenceContract("postgres", async () => {
     const url = await databases.newDatabase();
     return () => openPostgres(url, PATIENT);
@@ -751,16 +751,4 @@ async function idOrDetail(inserted: ReturnType<TodoStore["insert"]>): Promise<To
     if (error instanceof ServiceError) return error.detail;
     throw error;
   }
-}
-
-async function reasonOf(url: string | URL): Promise<string> {
-  try {
-    await (await openPostgres(String(url))).close();
-  } catch (error) {
-    expect(Bun.inspect(error)).not.toContain("cret");
-    const reason = error instanceof Error ? error.message : String(error);
-    expect(reason).not.toContain("\n");
-    return reason;
-  }
-  throw new Error("the database can be opened");
 }

@@ -129,9 +129,7 @@ const COMMANDS: Readonly<Record<string, (path: string) => unknown>> = {
   },
 };
 
-async function* lines(): AsyncGenerator<Uint8Array> {
-  yield Buffer.from('{"id":1,"title":"imported","done":false}\n');
-}
+const lines = () => new Blob(['{"id":1,"title":"imported","done":false}\n']).stream();
 
 const outcomeOf = async (name: string, path: string): Promise<string | undefined> => {
   try {

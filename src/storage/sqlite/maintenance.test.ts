@@ -4,7 +4,6 @@ import {
   chmodSync,
   copyFileSync,
   existsSync,
-  globSync,
   mkdirSync,
   readFileSync,
   statSync,
@@ -13,9 +12,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { errorOf } from "../../../test/rejection.ts";
-import { eachEvent } from "../../../test/store.ts";
+import { eachEvent, exportOf } from "../../../test/store.ts";
 import { read } from "../../../test/store-contract.ts";
-import { copiesOf, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
+import { copiesOf, filesAt, storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { PreconditionError } from "../maintenance.ts";
 import { encodeKey } from "../ndjson.ts";
@@ -52,12 +51,6 @@ async function makeBackup(): Promise<string> {
   await backup(await makeStore(), file, { signal });
   return file;
 }
-
-/** Returns the files at a path and beside it, without the lock and the high-water mark. */
-const left = (path: string): string[] =>
-  globSync(`${path}*`).flatMap((found) =>
-    existsSync(path) && [`${path}-lock`, `${path}-mark`].includes(found) ? [] : [found.slice(path.length)],
-  );
 
 async function refusal(work: Promise<unknown>): Promise<string | undefined> {
   try {
@@ -121,7 +114,7 @@ describe("backup", () => {
     expect(readFileSync(path).includes("deleted")).toBe(true);
     const file = newPath();
     await backup(path, file, { signal });
-    expect(left(file)).toEqual([""]);
+    expect(filesAt(file)).toEqual([""]);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(readFileSync(file).includes("deleted")).toBe(false);
   });
@@ -154,11 +147,11 @@ describe("backup", () => {
     const [file, link] = [newPath(), newPath()];
     writeFileSync(file, "mine");
     expect(await refusal(backup(path, file, { signal }))).toBe(`${file} already exists: name another file`);
-    expect([readFileSync(file, "utf8"), left(file)]).toEqual(["mine", [""]]);
+    expect([readFileSync(file, "utf8"), filesAt(file)]).toEqual(["mine", [""]]);
     // It leads nowhere: to be seen only when the copy is put in its place, as is what appears meanwhile.
     symlinkSync(join(folder, "nowhere"), link);
     expect(await refusal(backup(path, link, { signal }))).toBe(`${link} already exists: name another file`);
-    expect([left(link), existsSync(join(folder, "nowhere"))]).toEqual([[""], false]);
+    expect([filesAt(link), existsSync(join(folder, "nowhere"))]).toEqual([[""], false]);
   });
 
   test("rejects a file that another backup is writing", async () => {
@@ -175,7 +168,7 @@ describe("backup", () => {
     expect(await refusal(backup(path, file, { signal }))).toBe(
       `${path} does not exist: check the path of the store`,
     );
-    expect(left(path)).toEqual([]);
+    expect(filesAt(path)).toEqual([]);
     expect(await refusal(backup(await makeStore(), "", { signal }))).toBe("the file has no name");
     const lost = join(folder, "no", "folder.db");
     expect(await refusal(backup(await makeStore(), lost, { signal }))).toBe(
@@ -190,7 +183,7 @@ test.each(["backup", "restore"])("%s leaves no files when aborted", async (name)
   const work =
     name === "backup" ? backup(await makeStore(), path, options) : restore(path, await makeBackup(), options);
   expect(await errorOf(work)).toBe(reason);
-  expect(left(path)).toEqual([]);
+  expect(filesAt(path)).toEqual([]);
 });
 
 describe("backupInBackground", () => {
@@ -208,7 +201,7 @@ describe("backupInBackground", () => {
     expect((await errorOf(backupInBackground(missing, file))).message).toBe(
       `${missing} does not exist: check the path of the store`,
     );
-    expect(left(file)).toEqual([]);
+    expect(filesAt(file)).toEqual([]);
   });
 });
 
@@ -237,7 +230,7 @@ describe("restore", () => {
     const [file, path] = [await makeStore(), newPath()];
     foreign(sql)(file);
     expect(await restore(path, file, { signal })).toMatchObject({ todos: 2, keys: 1 });
-    expect(left(path)).toEqual([""]);
+    expect(filesAt(path)).toEqual([""]);
     const store = await openSqlite(path);
     expect(store.count).toBe(2);
     await store.close();
@@ -256,7 +249,7 @@ describe("restore", () => {
     await restore(path, file, { signal });
     // The file format version numbers of a database in WAL mode (SQLite file format §1.3.3).
     expect([...readFileSync(path).subarray(18, 20)]).toEqual([2, 2]);
-    expect([left(path), left(file)]).toEqual([[""], [""]]);
+    expect([filesAt(path), filesAt(file)]).toEqual([[""], [""]]);
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
@@ -293,7 +286,7 @@ describe("restore", () => {
     const before = readFileSync(file);
     const said = await refusal(restore(path, file, { signal }));
     expect(said).toStartWith(`${file}: it has ${what} of another program: remove it`);
-    expect([left(path), left(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
+    expect([filesAt(path), filesAt(file), readFileSync(file).equals(before)]).toEqual([[], [""], true]);
   });
 
   test("rejects missing files, folders and stores in use", async () => {
@@ -318,7 +311,7 @@ describe("restore", () => {
     expect(await refusal(restore(path, link, { signal }))).toBe(
       `restore would overwrite ${link}: rename it first`,
     );
-    expect(left(path)).toEqual([".part"]);
+    expect(filesAt(path)).toEqual([".part"]);
   });
 
   test.each<[what: string, fill: (path: string) => unknown]>([
@@ -328,10 +321,10 @@ describe("restore", () => {
   ])("does not replace a database with %s", async (_what, fill) => {
     const path = newPath();
     await fill(path);
-    const before = left(path);
+    const before = filesAt(path);
     const inode = statSync(path).ino;
     expect(await refusal(restore(path, await makeBackup(), { signal }))).toStartWith(path);
-    expect([left(path), statSync(path).ino]).toEqual([before, inode]);
+    expect([filesAt(path), statSync(path).ino]).toEqual([before, inode]);
   });
 
   test("rejects a store that a server uses", async () => {
@@ -354,9 +347,7 @@ function writer() {
   return { written, write };
 }
 
-async function* chunks(text: string): AsyncGenerator<Uint8Array> {
-  yield Buffer.from(text);
-}
+const chunks = (text: string) => new Blob([text]).stream();
 
 describe("exportTodos", () => {
   test("writes what importTodos accepts, with API keys if they are wanted", async () => {
@@ -417,7 +408,7 @@ describe("importTodos", () => {
     const path = newPath();
     const refused = importTodos(path, chunks(lines.join("\n")), 10, { signal, keys: "include" });
     expect((await errorOf(refused)).message).toContain(reason);
-    expect(left(path)).toEqual([]);
+    expect(filesAt(path)).toEqual([]);
   });
 
   test("accepts an empty store, whose old copy then does not start", async () => {
@@ -457,8 +448,7 @@ describe("importTodos", () => {
 describe("exportTodos of what can be read", () => {
   test("finds no damage in a sound store that a server changes meanwhile", async () => {
     const path = newPath();
-    const lines = Array.from({ length: 30_000 }, (_, i) => `{"id":${i + 1},"title":"x","done":false}\n`);
-    await importTodos(path, chunks(lines.join("")), 30_000, { signal });
+    await importTodos(path, chunks(exportOf(30_000)), 30_000, { signal });
     const program = `const store = await (await import(${JSON.stringify(import.meta.resolve("./store.ts"))}))
       .openSqlite(${JSON.stringify(path)});
       for (let n = 0; ; n++) console.log((await store.insert("new", "key " + n)).id);`;
@@ -495,13 +485,9 @@ describe("exportTodos of what can be read", () => {
 
   test("exports the to-dos around a damaged page", async () => {
     const path = newPath();
-    const lines = Array.from(
-      { length: 2000 },
-      (_, i) => `{"id":${i + 1},"title":"to-do ${i}","done":false}\n`,
-    );
-    await importTodos(path, chunks(lines.join("")), 2000, { signal });
+    await importTodos(path, chunks(exportOf(2000)), 2000, { signal });
     const bytes = readFileSync(path);
-    const at = Math.floor(bytes.indexOf('"to-do 1000"') / 4096) * 4096;
+    const at = Math.floor(bytes.indexOf('"to-do 1000 ') / 4096) * 4096;
     writeFileSync(path, bytes.fill(0xee, at, at + 4096));
     const { write } = writer();
     const { todos, problems } = await exportTodos(path, write, { signal, damaged: "skip" });

@@ -5,6 +5,7 @@ import { type Command, runTodo } from "../../../test/command.ts";
 import { createTodo } from "../../../test/served-todos.ts";
 import { stop } from "../../../test/server.ts";
 import { skipFor } from "../../../test/skip.ts";
+import { exportOf } from "../../../test/store.ts";
 import { serveTraced, whyUntraceable } from "../../../test/strace.ts";
 import { temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
@@ -18,15 +19,10 @@ const folder = temporaryFolder();
 const path = join(folder, "todos.db");
 const trace = join(folder, "trace");
 
-async function* exportOf(todos: number): AsyncGenerator<Uint8Array> {
-  const lines = Array.from(
-    { length: todos },
-    (_, i) => `{"id":${i + 1},"title":"a to-do of some length","done":false}`,
-  );
-  yield Buffer.from(lines.join("\n"));
-}
-
-beforeAll(() => importTodos(path, exportOf(TODOS), TODOS, { signal: new AbortController().signal }));
+beforeAll(() => {
+  const { signal } = new AbortController();
+  return importTodos(path, new Blob([exportOf(TODOS)]).stream(), TODOS, { signal });
+});
 
 const serve = (): Command => serveTraced(path, ["-e", "trace=pread64", "-P", path, "-o", trace]);
 
