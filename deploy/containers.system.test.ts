@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ import { skipFor } from "../test/skip.ts";
 import { until } from "../test/until.ts";
 
 const BUILD_LIMIT_MS = 600_000;
+setDefaultTimeout(BUILD_LIMIT_MS);
 /** Caddy signs the certificates of names below .localhost itself. */
 const DOMAIN = "todo.localhost";
 const HOUSEHOLD = "docs/tutorials/household.md";
@@ -88,22 +89,18 @@ describe.skipIf(skipFor(whyNoSystem))("with a container engine,", () => {
   const killContainer = async (container: string): Promise<string> =>
     engine.system.shell(`kill -KILL ${await inspect(container, ".State.Pid")}`);
 
-  test(
-    "the image runs alone, is healthy, and has the labels of its build",
-    async () => {
-      const commands = commandsOf(SERVER, "docker run")
-        .replace("build", "build --build-arg SOURCE=a --build-arg VERSION=b --build-arg REVISION=c")
-        .replace("run", "run --detach --rm --name alone");
-      await runPage(commands, origin);
-      await until(() => isHealthy("alone"), "the server is healthy");
-      expect(await statusOf("http://127.0.0.1:3000/api/todos")).toBe(200);
-      const labels = JSON.parse(await inspect("alone", "json .Config.Labels"));
-      for (const [name, value] of Object.entries({ source: "a", version: "b", revision: "c" }))
-        expect(labels).toMatchObject({ [`org.opencontainers.image.${name}`]: value });
-      await engine.system.output(["docker", "stop", "alone"]);
-    },
-    BUILD_LIMIT_MS,
-  );
+  test("the image runs alone, is healthy, and has the labels of its build", async () => {
+    const commands = commandsOf(SERVER, "docker run")
+      .replace("build", "build --build-arg SOURCE=a --build-arg VERSION=b --build-arg REVISION=c")
+      .replace("run", "run --detach --rm --name alone");
+    await runPage(commands, origin);
+    await until(() => isHealthy("alone"), "the server is healthy");
+    expect(await statusOf("http://127.0.0.1:3000/api/todos")).toBe(200);
+    const labels = JSON.parse(await inspect("alone", "json .Config.Labels"));
+    for (const [name, value] of Object.entries({ source: "a", version: "b", revision: "c" }))
+      expect(labels).toMatchObject({ [`org.opencontainers.image.${name}`]: value });
+    await engine.system.output(["docker", "stop", "alone"]);
+  });
 
   describe("compose.home.yaml", () => {
     const step = inOrder();

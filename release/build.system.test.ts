@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from "bun:test";
+import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { open, readdir, readFile, symlink, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { dependencies, version } from "../package.json" with { type: "json" };
@@ -12,6 +12,7 @@ import { TARGETS } from "./runtimes.ts";
 const NATIVE = `${process.platform === "darwin" ? "macos" : process.platform}-${process.arch}`;
 const PLATFORMS = TARGETS.map(({ name }) => name);
 const LIMIT_MS = 1_200_000;
+setDefaultTimeout(LIMIT_MS);
 
 const folder = temporaryFolder();
 /** A clone with the local changes, because other tests write to the folder dist of this one. */
@@ -71,22 +72,18 @@ describe("npm run release", () => {
     `todo-conformance-${version}.tgz`,
   ];
 
-  test(
-    "builds packages, build context, SBOM and checksums, and identical files in a second run",
-    async () => {
-      await succeed(build("second", withoutExecutables));
-      for (const out of ["first", "second"])
-        expect((await readdir(join(folder, out))).toSorted()).toEqual(names.toSorted());
-      const [first, second] = await Promise.all(
-        ["first", "second"].map((out) => readFile(join(folder, out, "SHA256SUMS"), "utf8")),
-      );
-      expect(second).toEqual(first);
-      await succeed(
-        run(["sh", "-c", 'cd "$0" && sha256sum --check --strict SHA256SUMS', join(folder, "first")]),
-      );
-    },
-    LIMIT_MS,
-  );
+  test("builds packages, build context, SBOM and checksums, and identical files in a second run", async () => {
+    await succeed(build("second", withoutExecutables));
+    for (const out of ["first", "second"])
+      expect((await readdir(join(folder, out))).toSorted()).toEqual(names.toSorted());
+    const [first, second] = await Promise.all(
+      ["first", "second"].map((out) => readFile(join(folder, out, "SHA256SUMS"), "utf8")),
+    );
+    expect(second).toEqual(first);
+    await succeed(
+      run(["sh", "-c", 'cd "$0" && sha256sum --check --strict SHA256SUMS', join(folder, "first")]),
+    );
+  });
 
   test("lists the shipped components in the SBOM, and no development dependencies", async () => {
     const sbom = JSON.parse(
@@ -132,26 +129,22 @@ describe("npm run release", () => {
     expect(files.filter((file) => /^(?:test|bench|docs)\//.test(file))).toEqual([]);
   });
 
-  test(
-    "names each platform that it cannot build, and fails unless that is allowed",
-    async () => {
-      const unreachable = {
-        npm_config_registry: "http://127.0.0.1:1/",
-        npm_config_fetch_retries: "0",
-        npm_config_cache: join(folder, "empty-cache"),
-      };
-      // Another test may have downloaded the runtimes to the default folder.
-      const args = ["--platforms", "windows-arm64", "--runtimes", join(folder, "no-runtimes")];
-      await using refused = build("missing", args, unreachable);
-      expect(await refused.exited).toBe(1);
-      expect(refused.stdout()).toMatch(/^cannot build windows-arm64: npm pack .*ECONNREFUSED/ms);
-      expect(refused.stdout()).toContain(
-        "missing: windows-arm64. To release without these, add --allow-missing windows-arm64",
-      );
-      await succeed(build("allowed", [...args, "--allow-missing", "windows-arm64"], unreachable));
-    },
-    LIMIT_MS,
-  );
+  test("names each platform that it cannot build, and fails unless that is allowed", async () => {
+    const unreachable = {
+      npm_config_registry: "http://127.0.0.1:1/",
+      npm_config_fetch_retries: "0",
+      npm_config_cache: join(folder, "empty-cache"),
+    };
+    // Another test may have downloaded the runtimes to the default folder.
+    const args = ["--platforms", "windows-arm64", "--runtimes", join(folder, "no-runtimes")];
+    await using refused = build("missing", args, unreachable);
+    expect(await refused.exited).toBe(1);
+    expect(refused.stdout()).toMatch(/^cannot build windows-arm64: npm pack .*ECONNREFUSED/ms);
+    expect(refused.stdout()).toContain(
+      "missing: windows-arm64. To release without these, add --allow-missing windows-arm64",
+    );
+    await succeed(build("allowed", [...args, "--allow-missing", "windows-arm64"], unreachable));
+  });
 
   test("rejects a platform that does not exist", async () => {
     await using refused = build("unknown", ["--platforms", "amiga"]);
@@ -178,6 +171,5 @@ describe("npm run release", () => {
         200,
       );
     },
-    LIMIT_MS,
   );
 });

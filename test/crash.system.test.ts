@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { integrity } from "./integrity.ts";
 import { listTodos, postTodo, type ServedTodo, sendJson } from "./served-todos.ts";
@@ -9,6 +9,7 @@ import { until } from "./until.ts";
 const folder = temporaryFolder();
 
 const ROUNDS = Number(process.env.TODO_TEST_CRASH_ROUNDS ?? 8);
+setDefaultTimeout(120_000 + ROUNDS * 3000);
 const WRITERS = 8;
 /** How many of the latest POSTs are sent again after each start. */
 const RETRIES = 20;
@@ -20,31 +21,27 @@ interface Acknowledged {
   readonly unanswered: Set<string>;
 }
 
-test(
-  `SQLite loses no acknowledged write in ${ROUNDS} rounds of kill -9`,
-  async () => {
-    const path = join(folder, "todos.db");
-    const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
-    for (let round = 0; round < ROUNDS; round++) {
-      await using server = serveFile(path);
-      const url = await server.url;
-      await verify(url, acknowledged);
-      await retry(url, acknowledged);
-      const writers = Array.from({ length: WRITERS }, (_, writer) =>
-        write(url, `${round}.${writer}`, acknowledged),
-      );
-      const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
-      await until(() => acknowledged.titles.size >= enough, "the writers have written");
-      await kill(server);
-      await Promise.all(writers);
-      expect(integrity(path)).toBe("ok");
-    }
-    expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
+test(`SQLite loses no acknowledged write in ${ROUNDS} rounds of kill -9`, async () => {
+  const path = join(folder, "todos.db");
+  const acknowledged: Acknowledged = { titles: new Map(), done: new Set(), unanswered: new Set() };
+  for (let round = 0; round < ROUNDS; round++) {
     await using server = serveFile(path);
-    await verify(await server.url, acknowledged);
-  },
-  120_000 + ROUNDS * 3000,
-);
+    const url = await server.url;
+    await verify(url, acknowledged);
+    await retry(url, acknowledged);
+    const writers = Array.from({ length: WRITERS }, (_, writer) =>
+      write(url, `${round}.${writer}`, acknowledged),
+    );
+    const enough = acknowledged.titles.size + 2 * WRITERS + Math.random() * 100;
+    await until(() => acknowledged.titles.size >= enough, "the writers have written");
+    await kill(server);
+    await Promise.all(writers);
+    expect(integrity(path)).toBe("ok");
+  }
+  expect(acknowledged.titles.size).toBeGreaterThan(ROUNDS * WRITERS);
+  await using server = serveFile(path);
+  await verify(await server.url, acknowledged);
+});
 
 /** Creates to-dos and sets every second one to done until the server is gone. */
 async function write(url: string, name: string, { titles, done, unanswered }: Acknowledged): Promise<void> {

@@ -1,5 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
-import { join } from "node:path";
+import { expect, setDefaultTimeout, test } from "bun:test";
 import fc from "fast-check";
 import type { Awaitable } from "../src/awaitable.ts";
 import { ServiceError } from "../src/error.ts";
@@ -8,14 +7,15 @@ import { openPostgres } from "../src/storage/postgres/store.ts";
 import { openSqlite } from "../src/storage/sqlite/store.ts";
 import type { StoreOptions } from "../src/storage/store.ts";
 import type { ListQuery, TodoId, TodoStore } from "../src/todo.ts";
-import { type Databases, openDatabases, whyNoDatabase } from "./postgres.ts";
+import { whyNoDatabase } from "./postgres.ts";
 import { skipFor } from "./skip.ts";
 import { decode, read, take } from "./store-contract.ts";
-import { ageIdempotencyKeys } from "./stores.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { ageIdempotencyKeys, usePostgres } from "./stores.ts";
+import { storePathsIn } from "./temporary.ts";
 
 const hasDatabase = !skipFor(whyNoDatabase);
 const SEQUENCES = Number(process.env.TODO_TEST_SEQUENCES ?? 20);
+setDefaultTimeout(120_000 + SEQUENCES * 400);
 const HOUR = 60 * 60 * 1000;
 /** Small limits, so that the sequences reach them. */
 const LIMITS = { maxTodos: 6, maxEvents: 12 };
@@ -95,8 +95,7 @@ const EVICTING: readonly Step[] = ["a", "b", "c", "d", "e", "f", "g"].flatMap((k
   { name: "write", atOnce: [{ name: "delete", id: BigInt(index + 1) }] },
 ]);
 
-const folder = temporaryFolder();
-let files = 0;
+const newPath = storePathsIn();
 let hours = 0;
 
 let database: string | undefined;
@@ -107,11 +106,7 @@ async function passHours(passed: number): Promise<void> {
   if (database !== undefined) await ageIdempotencyKeys(database, passed);
 }
 
-let databases: Databases | undefined;
-beforeAll(async () => {
-  if (hasDatabase) databases = await openDatabases();
-});
-afterAll(() => databases?.[Symbol.asyncDispose]());
+const databases = hasDatabase ? usePostgres() : undefined;
 
 interface Engine {
   readonly name: string;
@@ -123,7 +118,7 @@ interface Engine {
 }
 
 async function openEngines(): Promise<Engine[]> {
-  const path = join(folder, `${++files}.db`);
+  const path = newPath();
   const url = await databases?.newDatabase();
   database = url;
   const engines = [
@@ -199,41 +194,37 @@ const about = (write: Write): TodoId | string | undefined => (write.name === "in
 
 const NAMES = ["memory", "SQLite", ...(hasDatabase ? ["PostgreSQL"] : [])];
 
-test(
-  `${NAMES.join(", ")} return the same results in ${SEQUENCES} sequences of calls`,
-  async () => {
-    // Reopening takes longer than a sequence, so it is done only after a disagreement.
-    let engines = await openEngines();
-    expect(engines.map(({ name }) => name)).toEqual(NAMES);
-    const agreed = async <T>(call: (engine: Engine) => Promise<T>): Promise<T | undefined> => {
-      const [first, ...others] = await Promise.all(engines.map(call));
-      for (const [index, other] of others.entries())
-        expect([NAMES[index + 1], other]).toEqual([NAMES[index + 1], first]);
-      return first;
-    };
-    const property = fc.asyncProperty(fc.array(STEP, { maxLength: 40, size: "max" }), async (steps) => {
-      try {
-        await passHours(25);
-        const base = (await agreed(({ store }) => empty(store))) ?? 0n;
-        for (const step of steps) {
-          if (step.name === "wait") await passHours(step.hours);
-          else if (step.name === "reopen") await reopen(engines);
-          else await agreed((engine) => run(engine, step, base));
-          await agreed(async ({ store, evicted }) => [(await store.position()).sequence, evicted()]);
-        }
-        await agreed(async ({ store }) => (await read(await store.list({}))).todos);
-      } catch (error) {
-        await close(engines);
-        engines = await openEngines();
-        throw error;
+test(`${NAMES.join(", ")} return the same results in ${SEQUENCES} sequences of calls`, async () => {
+  // Reopening takes longer than a sequence, so it is done only after a disagreement.
+  let engines = await openEngines();
+  expect(engines.map(({ name }) => name)).toEqual(NAMES);
+  const agreed = async <T>(call: (engine: Engine) => Promise<T>): Promise<T | undefined> => {
+    const [first, ...others] = await Promise.all(engines.map(call));
+    for (const [index, other] of others.entries())
+      expect([NAMES[index + 1], other]).toEqual([NAMES[index + 1], first]);
+    return first;
+  };
+  const property = fc.asyncProperty(fc.array(STEP, { maxLength: 40, size: "max" }), async (steps) => {
+    try {
+      await passHours(25);
+      const base = (await agreed(({ store }) => empty(store))) ?? 0n;
+      for (const step of steps) {
+        if (step.name === "wait") await passHours(step.hours);
+        else if (step.name === "reopen") await reopen(engines);
+        else await agreed((engine) => run(engine, step, base));
+        await agreed(async ({ store, evicted }) => [(await store.position()).sequence, evicted()]);
       }
-    });
-    await fc.assert(property, { numRuns: SEQUENCES, examples: [[[...EVICTING]]] });
-    expect(await agreed(async ({ evicted }) => evicted())).toBeGreaterThan(0);
-    await close(engines);
-  },
-  120_000 + SEQUENCES * 400,
-);
+      await agreed(async ({ store }) => (await read(await store.list({}))).todos);
+    } catch (error) {
+      await close(engines);
+      engines = await openEngines();
+      throw error;
+    }
+  });
+  await fc.assert(property, { numRuns: SEQUENCES, examples: [[[...EVICTING]]] });
+  expect(await agreed(async ({ evicted }) => evicted())).toBeGreaterThan(0);
+  await close(engines);
+});
 
 /** Deletes all to-dos. Returns the last id assigned so far. */
 async function empty(store: TodoStore): Promise<TodoId> {

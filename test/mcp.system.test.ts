@@ -1,5 +1,5 @@
 /** Clients made with old and new versions of the protocol's SDK use `todo mcp` and `/mcp`, and the conformance suite of the protocol accepts `/mcp`. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createMcpEndpoint } from "../src/mcp/http.ts";
@@ -8,6 +8,8 @@ import { ended, ROOT, runIn, succeed } from "./command.ts";
 import { installPackages } from "./npm-install.ts";
 import { startService } from "./service.ts";
 import { skipFor } from "./skip.ts";
+
+setDefaultTimeout(300_000);
 
 const SDK = "@modelcontextprotocol/sdk";
 const packages = await installPackages(
@@ -125,27 +127,23 @@ describe.skipIf(skipFor(suite.whyMissing))("the conformance suite", () => {
   const cases = Object.entries(SCENARIOS).flatMap(([scenario, versions]) =>
     versions.map((version) => [scenario, version] as const),
   );
-  test.each(cases)(
-    "passes %s with version %s",
-    async (scenario, version) => {
-      await using service = startService({
-        mcp: createMcpEndpoint({ version: "1" }),
-        network: { onLoopback: true },
-      });
-      // With Bun, because the suite needs a newer Node than this project.
-      const program = [process.execPath, "node_modules/@modelcontextprotocol/conformance/dist/index.js"];
-      const options = ["--url", `${service.url}/mcp`, "--scenario", scenario, "--spec-version", version];
-      const commandLine = [...program, "server", ...options];
-      const { stdout, stderr } = await ended(
-        runIn(suite.folder ?? "", commandLine, { HOME: suite.folder ?? "" }),
-      );
-      const output = Bun.stripANSI(stdout + stderr);
-      const failed = [...output.matchAll(/^\S+ \[([\w-]+) *\] FAILURE/gm)].map(([, check]) => check);
-      expect([output, failed]).toEqual([
-        expect.stringMatching(/^Passed: [1-9]/m),
-        NEED_FIXTURES[scenario] ?? [],
-      ]);
-    },
-    300_000,
-  );
+  test.each(cases)("passes %s with version %s", async (scenario, version) => {
+    await using service = startService({
+      mcp: createMcpEndpoint({ version: "1" }),
+      network: { onLoopback: true },
+    });
+    // With Bun, because the suite needs a newer Node than this project.
+    const program = [process.execPath, "node_modules/@modelcontextprotocol/conformance/dist/index.js"];
+    const options = ["--url", `${service.url}/mcp`, "--scenario", scenario, "--spec-version", version];
+    const commandLine = [...program, "server", ...options];
+    const { stdout, stderr } = await ended(
+      runIn(suite.folder ?? "", commandLine, { HOME: suite.folder ?? "" }),
+    );
+    const output = Bun.stripANSI(stdout + stderr);
+    const failed = [...output.matchAll(/^\S+ \[([\w-]+) *\] FAILURE/gm)].map(([, check]) => check);
+    expect([output, failed]).toEqual([
+      expect.stringMatching(/^Passed: [1-9]/m),
+      NEED_FIXTURES[scenario] ?? [],
+    ]);
+  });
 });

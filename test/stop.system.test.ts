@@ -1,5 +1,5 @@
 /** Tests of a shutdown while many clients write. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { getErrno } from "../src/error-message.ts";
@@ -12,44 +12,41 @@ import { until } from "./until.ts";
 
 /** How many times the test under load shuts down a server. */
 const ROUNDS = Number(process.env.TODO_TEST_STOP_ROUNDS ?? 5);
+setDefaultTimeout(120_000 + 5000 * ROUNDS);
 const JSON_TYPE = "Content-Type: application/json";
 
 const folder = temporaryFolder();
 
 describe("a server that shuts down", () => {
-  test(
-    `under load responds to all requests on open connections and loses no write, ${ROUNDS} times`,
-    async () => {
-      const path = join(folder, "load.db");
-      const acknowledged = new Set<string>();
-      const unanswered = new Set<string>();
-      for (let round = 0; round < ROUNDS; round++) {
-        const options = ["--store", `sqlite:${path}`, "--stop-delay", "1"];
-        // Clients connect again after the shutdown, so no other test may get the port.
-        const port = await freePort();
-        await using server = runTodo(["serve", "--port", String(port), ...options]);
-        await server.url;
-        const clients = Array.from({ length: 48 }, (_, index) =>
-          load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
-        );
-        const atStart = acknowledged.size;
-        await until(() => acknowledged.size >= atStart + 100, "the clients write");
-        const before = acknowledged.size;
-        await stop(server);
-        expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
-        // The server accepted writes after the signal too.
-        expect(acknowledged.size).toBeGreaterThan(before);
-      }
-      await using server = serveFile(path);
-      const stored = new Set<string>();
-      for (const { title } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
-        stored.add(title);
-      expect([...acknowledged].filter((title) => !stored.has(title))).toEqual([]);
-      // A request that got no answer was not processed.
-      expect([...unanswered].filter((title) => stored.has(title))).toEqual([]);
-    },
-    120_000 + 5000 * ROUNDS,
-  );
+  test(`under load responds to all requests on open connections and loses no write, ${ROUNDS} times`, async () => {
+    const path = join(folder, "load.db");
+    const acknowledged = new Set<string>();
+    const unanswered = new Set<string>();
+    for (let round = 0; round < ROUNDS; round++) {
+      const options = ["--store", `sqlite:${path}`, "--stop-delay", "1"];
+      // Clients connect again after the shutdown, so no other test may get the port.
+      const port = await freePort();
+      await using server = runTodo(["serve", "--port", String(port), ...options]);
+      await server.url;
+      const clients = Array.from({ length: 48 }, (_, index) =>
+        load({ port, index, name: `${round}-${index}`, acknowledged, unanswered }),
+      );
+      const atStart = acknowledged.size;
+      await until(() => acknowledged.size >= atStart + 100, "the clients write");
+      const before = acknowledged.size;
+      await stop(server);
+      expect(await Promise.all(clients)).toEqual(clients.map(() => "refused"));
+      // The server accepted writes after the signal too.
+      expect(acknowledged.size).toBeGreaterThan(before);
+    }
+    await using server = serveFile(path);
+    const stored = new Set<string>();
+    for (const { title } of JSON.parse(await (await fetch(`${await server.url}/api/todos`)).text()))
+      stored.add(title);
+    expect([...acknowledged].filter((title) => !stored.has(title))).toEqual([]);
+    // A request that got no answer was not processed.
+    expect([...unanswered].filter((title) => stored.has(title))).toEqual([]);
+  });
 });
 
 /** The pause between two requests on a connection. Clients without a pause here use a new connection for each request. */

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { openSocket, readToEnd, request, startReading, unchunked } from "../../../test/raw-http.ts";
@@ -6,6 +6,8 @@ import { startService, startTls } from "../../../test/service.ts";
 import { follow } from "../../../test/sse.ts";
 import { storeOf } from "../../../test/store.ts";
 import { openMemory } from "../../storage/memory/store.ts";
+
+setDefaultTimeout(60_000);
 
 const KEPT_ALIVE = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -39,15 +41,11 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     ],
   ];
 
-  test.concurrent.each(cases)(
-    "%s",
-    async (_what, first, dripped) => {
-      await using service = startService();
-      const open = () => openSocket(service.port);
-      expect(await closedAfter(open, first, dripped)).toBeGreaterThan(8000);
-    },
-    60_000,
-  );
+  test.concurrent.each(cases)("%s", async (_what, first, dripped) => {
+    await using service = startService();
+    const open = () => openSocket(service.port);
+    expect(await closedAfter(open, first, dripped)).toBeGreaterThan(8000);
+  });
 
   test.concurrent.each<[what: string, ALPNProtocols: string[], first: string, dripped: string]>([
     ["a connection without a handshake", [], "", ""],
@@ -65,17 +63,13 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
       "",
     ],
-  ])(
-    "%s, over TLS",
-    async (_what, ALPNProtocols, first, dripped) => {
-      await using served = startTls();
-      const { port, certificate } = served;
-      const tls = { port, host: "127.0.0.1", servername: "localhost", ca: certificate.cert, ALPNProtocols };
-      const open = async () => (ALPNProtocols.length === 0 ? openSocket(port) : connectTls(tls));
-      expect(await closedAfter(open, first, dripped)).toBeGreaterThan(8000);
-    },
-    60_000,
-  );
+  ])("%s, over TLS", async (_what, ALPNProtocols, first, dripped) => {
+    await using served = startTls();
+    const { port, certificate } = served;
+    const tls = { port, host: "127.0.0.1", servername: "localhost", ca: certificate.cert, ALPNProtocols };
+    const open = async () => (ALPNProtocols.length === 0 ? openSocket(port) : connectTls(tls));
+    expect(await closedAfter(open, first, dripped)).toBeGreaterThan(8000);
+  });
 
   test.concurrent("an event stream without data stays open", async () => {
     const store = openMemory();
@@ -87,7 +81,7 @@ describe("a stalled connection is closed, but not before 8 seconds:", () => {
     expect(events.comments()).toBe(0);
     store.insert("x");
     expect((await events.take(1)).map(({ type }) => type)).toEqual(["created"]);
-  }, 60_000);
+  });
 });
 
 /** Longer than any connection may be idle. */
@@ -114,7 +108,6 @@ test.concurrent.each([
     const headers = { Authorization: `Basic ${btoa("alice:secret")}` };
     expect((await service.send(method, path, { headers })).status).toBe(status);
   },
-  60_000,
 );
 
 test.concurrent("a long list is complete although its client does not read for longer than the idle timeout", async () => {
@@ -123,7 +116,7 @@ test.concurrent("a long list is complete although its client does not read for l
   const socket = await startReading(service.port);
   await Bun.sleep(SLOW_MS);
   expect(JSON.parse(unchunked(await readToEnd(socket)))).toHaveLength(count);
-}, 60_000);
+});
 
 /** Opens a connection and sends some bytes, then a few each second. Returns the milliseconds until the server closes it. */
 async function closedAfter(open: () => Promise<Socket>, first: string, dripped: string): Promise<number> {
