@@ -1,45 +1,23 @@
 import { describe, expect, test } from "bun:test";
-import { readFile, writeFile } from "node:fs/promises";
 import { request } from "node:http";
-import { join } from "node:path";
 import { run } from "./command.ts";
 import { basic } from "./credentials.ts";
-import { flood } from "./flood.ts";
 import { openDescriptors, residentMiB } from "./process-status.ts";
 import { request as httpRequest, openSocket, statusOf } from "./raw-http.ts";
 import { portOf, serve, stop } from "./server.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { filesIn } from "./temporary.ts";
 import { until } from "./until.ts";
 
-const folder = temporaryFolder();
+const newFile = filesIn();
 
-/** The number of guesses. The server rejects about 500 per second, so more guesses take longer. */
-const GUESSES = Number(process.env.TODO_TEST_GUESSES ?? 1000);
-const CONNECTIONS = 16;
-const MOST = 100;
 const USER = "root";
 const PASSWORD = "s3cret";
 const RIGHT = basic(USER, PASSWORD);
 
-async function file(name: string, text: string): Promise<string> {
-  await writeFile(join(folder, name), text);
-  return join(folder, name);
-}
-
 async function usersFile(users: readonly string[], cost: number): Promise<string> {
   const hash = await Bun.password.hash(PASSWORD, { algorithm: "bcrypt", cost });
-  return file(`users-${cost}`, users.map((user) => `${user}:${hash}\n`).join(""));
+  return newFile(users.map((user) => `${user}:${hash}\n`).join(""));
 }
-
-const countingModule = (count: string): Promise<string> =>
-  file(
-    "module.ts",
-    `import { appendFileSync } from "node:fs";
-     export async function checkUser(user, password) {
-       appendFileSync(${JSON.stringify(count)}, ".");
-       return user === ${JSON.stringify(USER)} && password === ${JSON.stringify(PASSWORD)};
-     }`,
-  );
 
 function statusFrom(localAddress: string, port: number, authorization: string): Promise<number | undefined> {
   const options = { host: "127.0.0.1", port, path: "/admin/", localAddress };
@@ -60,28 +38,6 @@ async function answered(ask: () => Promise<number | undefined>): Promise<number 
     if (status !== undefined) return status;
   }
 }
-
-function guesses(count: number): () => string | undefined {
-  let made = 0;
-  return () => {
-    if (made === count) return undefined;
-    made++;
-    return made === count ? RIGHT : basic(USER, `wrong ${made}`);
-  };
-}
-
-describe(`${GUESSES} guesses over ${CONNECTIONS} connections`, () => {
-  test("of a password: 100 are evaluated, and the user can log in from another address", async () => {
-    const count = join(folder, "count");
-    await using server = serve([], { TODO_AUTH_MODULE: await countingModule(count) });
-    const port = await portOf(server);
-    const answers = await flood({ port, connections: CONNECTIONS, next: guesses(GUESSES) });
-    expect(answers).toEqual({ 401: MOST, 429: GUESSES - MOST });
-    expect((await readFile(count)).length).toBe(MOST);
-    expect(await statusFrom("127.0.0.1", port, RIGHT)).toBe(429);
-    expect(await statusFrom("127.0.0.2", port, RIGHT)).toBe(200);
-  });
-});
 
 describe("200 connections that guess passwords", () => {
   /** Longer than the test, which ends the guesses. */

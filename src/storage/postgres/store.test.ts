@@ -221,7 +221,17 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
       expect(await stores.other.keys.insert({ ...key, id: "another" })).toBe(false);
       expect(await stores.one.keys.delete(key.id)).toBe(true);
       expect(await stores.other.keys.find(key.tokenHash)).toBeUndefined();
+      expect(await stores.other.keys.list()).toEqual([]);
     }
+  });
+
+  test("only one of several stores uses up a link", async () => {
+    const { one, other } = await openTwo();
+    await one.keys.insert(keyOf("link"));
+    const inserts = ["a", "b", "c"].flatMap((id) =>
+      [one, other].map(({ keys }) => keys.insert(keyOf(id), { link: "link" })),
+    );
+    expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
   });
 
   test("the last use of an API key is the latest of all stores and is written on close", async () => {

@@ -119,17 +119,6 @@ describe("backup", () => {
     expect(readFileSync(file).includes("deleted")).toBe(false);
   });
 
-  test("works while a server uses the store", async () => {
-    const path = newPath();
-    const store = await openSqlite(path);
-    for (let i = 0; i < 10; i++) await store.insert(`${i}`);
-    const position = await store.position();
-    expect(await backup(path, newPath(), { signal })).toMatchObject({ todos: 10, position });
-    expect((await store.insert("11th")).id).toBe(11n);
-    expect(await store.position()).toEqual({ ...position, sequence: 11 });
-    await store.close();
-  });
-
   test("contains the store without the triggers and views of other programs", async () => {
     const path = await makeStore();
     foreign(FOREIGN_OBJECTS)(path);
