@@ -59,7 +59,7 @@ export function parseDuration(field: string, duration: unknown): number {
   const [, digits, unit = ""] = /^(\d+)([smhdw])$/.exec(duration) ?? [];
   const milliseconds = Number(digits) * (UNIT_SECONDS[unit] ?? Number.NaN) * 1000;
   if (Number.isNaN(milliseconds)) {
-    throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m, 30s or 0");
+    throw validationError(field, "must be a duration such as 90d, 2w, 24h, 15m or 30s");
   }
   if (milliseconds > MAX_DURATION_MS) throw validationError(field, `must be at most ${MAX_DAYS}d`);
   return milliseconds;

@@ -214,7 +214,8 @@ test("the runtime rejects malformed requests as the reference describes", async 
       `Content-Length: ${MAX_REQUEST_BYTES + 1}`,
     ]),
     "The head has more than 16 KiB.": request("GET /livez", [`X: ${"x".repeat(17_000)}`]),
-    "The request has another version of HTTP.": `GET /livez HTTP/3.0\r\nHost: localhost\r\n${end}`,
+    "The head has more than about 200 fields.": request("GET /livez", Array(220).fill("X: y")),
+    "The version of HTTP is neither 1.1 nor 1.0, or the request line is malformed.": `GET /livez HTTP/3.0\r\nHost: localhost\r\n${end}`,
     "The method is unknown; the runtime closes the connection.": request("BREW /livez"),
   };
   expect([...statuses.keys()]).toEqual(Object.keys(requests));

@@ -63,6 +63,7 @@ describe("openStore of a file", () => {
 
   test.each<[what: string, url: () => string, message: string]>([
     ["an empty name", () => "sqlite:", "names no file"],
+    ["a host, as in other URLs", () => "sqlite://todos.db", "write sqlite:todos.db, or sqlite:/todos.db for"],
     ["a space after the name", () => `sqlite:${newPath()} `, "starts or ends with a blank"],
     ["a folder", () => `sqlite:${folder}`, "is not a file"],
     [

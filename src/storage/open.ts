@@ -103,6 +103,9 @@ export async function probeStore(url: string): Promise<StoreProbe> {
 export function parseFilePath(url: string): string | undefined {
   if (!url.startsWith(SQLITE)) return undefined;
   if (url === SQLITE) throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
+  const [, name] = /^sqlite:\/\/([^/].*)/s.exec(url) ?? [];
+  if (name !== undefined)
+    throw new PreconditionError(`${url}: write sqlite:${name}, or sqlite:/${name} for an absolute path`);
   return canonicalPath(url.slice(SQLITE.length));
 }
 
