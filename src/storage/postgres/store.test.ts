@@ -227,9 +227,10 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   test("only one of several stores uses up a link", async () => {
     const { one, other } = await openTwo();
-    await one.keys.insert(keyOf("link"));
+    const parent = { kind: "user", name: "ann", entryHash: "x" } as const;
+    await one.keys.insert(keyOf("link", { kind: "link", parent }));
     const inserts = ["a", "b", "c"].flatMap((id) =>
-      [one, other].map(({ keys }) => keys.insert(keyOf(id), { link: "link" })),
+      [one, other].map(({ keys }) => keys.insert(keyOf(id, { kind: "device", parent }), { link: "link" })),
     );
     expect((await Promise.all(inserts)).filter((inserted) => inserted)).toHaveLength(1);
   });
