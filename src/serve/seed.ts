@@ -74,8 +74,8 @@ function* parseExport(text: string): Generator<Seed> {
 
 function* parseLines(text: string, subject: string): Generator<Seed> {
   for (const [index, line] of text.split(LINE_BREAK).entries()) {
-    const [, mark = " ", title = ""] =
-      /^(?:[-*](?: |$)(?:\[([ xX])\](?: |$))?)?(.*)$/.exec(line.trim()) ?? [];
+    // With a blank at the end, an empty item is one, too.
+    const [, mark = " ", title = ""] = /^(?:[-*] (?:\[([ xX])\] )?)?(.*?) ?$/.exec(`${line.trim()} `) ?? [];
     if (title === "") continue;
     const todo = asUsageError(`${subject}, line ${index + 1}: title`, () => parseNewTodo({ title }));
     yield { ...todo, done: mark !== " " };
