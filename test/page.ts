@@ -4,7 +4,8 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { launchBrowser, whyNoBrowser } from "./chromium.ts";
 import { skipFor } from "./skip.ts";
 
-export const describeInChromium = describe.skipIf(skipFor(whyNoBrowser));
+export const describeInChromium = (name: string, define: () => void): void =>
+  describe.skipIf(skipFor(whyNoBrowser))(name, define);
 
 export interface Window {
   readonly page: Page;
