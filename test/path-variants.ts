@@ -1,20 +1,14 @@
-const words = (text: string): string[] => text.trim().split(/ +/);
+const words = (text: string): string[] => text.trim().split(/[ \n]+/);
 
 const TAILS = [
-  ...words(
-    "? ?x=1 # #x / // /. /./ /.. /x /x/.. /%2e /%2e%2e/ /..;/ /%2f %2f %2F %5c \\ \\..\\ ; ;/ ;x=1 /;x=1",
-  ),
-  ...words("%00 /%00 %20 /%20 %0a %23 %3f /%zz . .json /\xe9 /%C0%AF"),
+  ...words(`? ?x=1 # #x / // /. /./ /.. /x /x/.. /%2e /%2e%2e/ /..;/ /%2f %2f %2F %5c \\ \\..\\ ; ;/ ;x=1 /;x=1
+    %00 /%00 %20 /%20 %0a %23 %3f /%zz . .json /\xe9 /%C0%AF`),
   "\t",
 ];
 const HEADS = [
-  ...words(
-    "/ // /. /./ /x/.. /.. /../.. /%2e /%2e%2e /x/%2e%2e /..; /;x /api/todos/../.. /api/todos/1/../../..",
-  ),
-  ...words("/api/.. /livez/.. /%2f \\ /\\ http://localhost HTTP://LOCALHOST https://localhost //localhost"),
-  ...words(
-    "http://localhost/x/.. http://localhost// http://user:password@localhost http://elsewhere.example",
-  ),
+  ...words(`/ // /. /./ /x/.. /.. /../.. /%2e /%2e%2e /x/%2e%2e /..; /;x /api/todos/../.. /api/todos/1/../../..
+    /api/.. /livez/.. /%2f \\ /\\ http://localhost HTTP://LOCALHOST https://localhost //localhost
+    http://localhost/x/.. http://localhost// http://user:password@localhost http://elsewhere.example`),
   " ",
 ];
 

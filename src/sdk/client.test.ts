@@ -1,4 +1,4 @@
-import { describe, expect, jest, test } from "bun:test";
+import { afterEach, describe, expect, jest, test } from "bun:test";
 import { once } from "node:events";
 import { Readable } from "node:stream";
 import contract from "../../openapi.json" with { type: "json" };
@@ -54,6 +54,8 @@ const problem = (status: number, code: string, headers: Readonly<Record<string, 
 const outcomeOf = (call: Promise<unknown>): Promise<unknown> => call.catch((error) => error.code);
 
 describe("the client", () => {
+  afterEach(() => void jest.useRealTimers());
+
   test.each<[what: string, answer: () => Response, outcome: string, tries: number]>([
     ["503", () => problem(503, "store_unavailable"), "store_unavailable", 2],
     ["an unexpected response body", () => Response.json({ id: "1" }), "unexpected_answer", 2],
@@ -122,16 +124,13 @@ describe("the client", () => {
     const leaving = new AbortController();
     // No timer fires, so only the abort can end the wait.
     jest.useFakeTimers();
-    try {
-      const outcomes: unknown[] = [];
-      api.list({}, leaving).catch((reason) => outcomes.push(reason));
-      await untilIdle();
-      leaving.abort("left");
-      await untilIdle();
-      expect([sent.length, outcomes]).toEqual([1, ["left"]]);
-    } finally {
-      jest.useRealTimers();
-    }
+    const outcomes: unknown[] = [];
+    api.list({}, leaving).catch((reason) => outcomes.push(reason));
+    await untilIdle();
+    leaving.abort("left");
+    await untilIdle();
+    expect([sent.length, outcomes]).toEqual([1, ["left"]]);
+    jest.useRealTimers();
   });
 
   test("iteration requests a page only when it is needed", async () => {

@@ -1,6 +1,8 @@
-import { expect, jest, test } from "bun:test";
+import { afterEach, expect, jest, test } from "bun:test";
 import { failureOf } from "../../test/store-contract.ts";
 import { WriteQueue } from "./write-queue.ts";
+
+afterEach(() => void jest.useRealTimers());
 
 test("a write that is not stored within 15 seconds fails, and so does one that waits for it", async () => {
   const batches: string[][] = [];
@@ -18,15 +20,12 @@ test("a write that is not stored within 15 seconds fails, and so does one that w
       return () => name;
     });
   jest.useFakeTimers({ now: Date.now() });
-  try {
-    const first = failureOf(() => write("first"));
-    while (batches.length === 0) await new Promise(setImmediate);
-    const waiting = failureOf(() => write("waiting"));
-    jest.advanceTimersByTime(15_000);
-    expect([await first, await waiting]).toEqual(["store_unavailable", "store_unavailable"]);
-  } finally {
-    jest.useRealTimers();
-  }
+  const first = failureOf(() => write("first"));
+  while (batches.length === 0) await new Promise(setImmediate);
+  const waiting = failureOf(() => write("waiting"));
+  jest.advanceTimersByTime(15_000);
+  expect([await first, await waiting]).toEqual(["store_unavailable", "store_unavailable"]);
+  jest.useRealTimers();
   const last = write("last");
   hung.resolve();
   expect(await last).toBe("last");
@@ -54,16 +53,13 @@ test("a write that does not fit its batch fails 15 seconds after it was added", 
       return () => name;
     });
   jest.useFakeTimers({ now: Date.now() });
-  try {
-    const failures = Promise.all([failureOf(() => write("first")), failureOf(() => write("second"))]);
-    jest.advanceTimersByTime(10_000);
-    begun.resolve();
-    while (batches.length === 0) await new Promise(setImmediate);
-    jest.advanceTimersByTime(5_000);
-    expect(await failures).toEqual(["store_unavailable", "store_unavailable"]);
-  } finally {
-    jest.useRealTimers();
-  }
+  const failures = Promise.all([failureOf(() => write("first")), failureOf(() => write("second"))]);
+  jest.advanceTimersByTime(10_000);
+  begun.resolve();
+  while (batches.length === 0) await new Promise(setImmediate);
+  jest.advanceTimersByTime(5_000);
+  expect(await failures).toEqual(["store_unavailable", "store_unavailable"]);
+  jest.useRealTimers();
   hung.resolve();
   await queue.whenIdle();
   expect(batches).toEqual([["first"]]);

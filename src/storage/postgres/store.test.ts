@@ -25,7 +25,7 @@ import { until } from "../../../test/until.ts";
 import type { StoredKey } from "../../credential/key.ts";
 import { hashToken } from "../../credential/token.ts";
 import { ServiceError } from "../../error.ts";
-import type { ListQuery, Position, Todo, TodoEvent, TodoId, TodoStore } from "../../todo.ts";
+import type { ListQuery, Position, Todo, TodoId, TodoStore } from "../../todo.ts";
 import type { TransferOptions } from "../maintenance.ts";
 import { PRIMARY_DEFAULTS, type Store } from "../store.ts";
 import { Primary } from "./primary.ts";
@@ -53,6 +53,7 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
 
   let opened = new AsyncDisposableStack();
   afterEach(async () => {
+    jest.useRealTimers();
     await opened.disposeAsync();
     opened = new AsyncDisposableStack();
   });
@@ -329,18 +330,13 @@ describe.skipIf(skipFor(whyNoDatabase))("on PostgreSQL", () => {
     const proxy = await openProxy(url);
     const other = await open(url);
     jest.useFakeTimers();
-    let store: Store;
-    let next: Promise<IteratorResult<TodoEvent>>;
-    try {
-      store = await open(proxy.url);
-      const position = await store.position();
-      proxy.flow("hold", "hold");
-      next = eachEvent(store, position).next();
-      // The store polls once here and never again, because its interval is a fake timer.
-      jest.advanceTimersByTime(1000);
-    } finally {
-      jest.useRealTimers();
-    }
+    const store = await open(proxy.url);
+    const position = await store.position();
+    proxy.flow("hold", "hold");
+    const next = eachEvent(store, position).next();
+    // The store polls once here and never again, because its interval is a fake timer.
+    jest.advanceTimersByTime(1000);
+    jest.useRealTimers();
     proxy.flow("pass", "pass");
     await other.insert("x");
     expect((await next).value?.id).toBe(1n);

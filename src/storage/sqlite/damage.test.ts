@@ -103,13 +103,9 @@ function intactRow(id: number, title: string): string {
 /** Returns why a command fails; `undefined` if it succeeds. */
 const COMMANDS: Readonly<Record<string, (path: string) => unknown>> = {
   serve: async (path) => (await openSqlite(path)).close(),
-  keys: async (path) => {
+  keys: (path) => {
     const { keys, close } = openSqliteKeys(path, { createIfMissing: true });
-    try {
-      await keys.insert(key("carol"));
-    } finally {
-      await close();
-    }
+    return Promise.try(() => keys.insert(key("carol"))).finally(close);
   },
   doctor: probeSqlite,
   backup: async (path) => {
