@@ -17,7 +17,7 @@ export interface Runtime {
   readonly storm: (baseUrl: string, writers: number, each: number) => Promise<Storm>;
 }
 
-/** Returns a runtime in another program. @param call calls a function there, and returns its result as JSON */
+/** Returns a runtime in another program. `call` calls a function there, and returns its result as JSON. */
 export const remote = (
   call: (name: keyof Runtime, args: readonly unknown[]) => Promise<string>,
 ): Runtime => ({

@@ -69,7 +69,7 @@ export class System {
     this.#group = group;
   }
 
-  /** Starts a command line. A descendant with this name becomes the system's first process. @param namespaces more options of nsenter */
+  /** Starts a command line. A descendant with this name becomes the system's first process. `namespaces` has more options of nsenter. */
   static async start(
     commandLine: readonly string[],
     name: string,

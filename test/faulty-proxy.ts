@@ -13,7 +13,7 @@ export interface FaultyProxy extends AsyncDisposable {
   readonly settled: () => Promise<void>;
 }
 
-/** One response per connection, and no fault for CORS preflights. @param faultFor gets a request such as "POST /api/todos" */
+/** One response per connection, and no fault for CORS preflights. `faultFor` gets a request such as "POST /api/todos". */
 export async function startFaultyProxy(
   serverPort: number,
   faultFor: (request: string) => Fault,

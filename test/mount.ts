@@ -8,7 +8,7 @@ const probe = run(["sh", "-c", 'exec unshare --mount mount -t tmpfs tmpfs "$0"',
 
 export const whyNoMount = (await probe.exited) === 0 ? undefined : `mount: ${probe.stderr().split("\n")[0]}`;
 
-/** Mounts a file system in memory at a new folder. @param options those of tmpfs, such as `size=4m` */
+/** Mounts a file system in memory at a new folder, with options of tmpfs such as `size=4m`. */
 export async function mountMemory(options: string) {
   const folder = await mkdtemp(join(tmpdir(), "todo-mounted-"));
   expect(await run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder]).exited).toBe(0);

@@ -41,7 +41,7 @@ export interface Postgres extends Databases {
   start(): Promise<void>;
   /** Restarts the server, and copies its data in between. Returns a function that restarts it with the copy. */
   copyData(): Promise<() => Promise<void>>;
-  /** Restarts with a standby, without which it acknowledges nothing from then on. @param port that of a server stopped for good */
+  /** Restarts with a standby, without which it acknowledges nothing from then on. `port` may be that of a server that was stopped for good. */
   standby(port?: number): Promise<Postgres>;
   promote(): Promise<void>;
   /** Restarts a primary as a standby that follows no server. */
@@ -131,7 +131,7 @@ class Server implements Postgres {
   readonly #settings: Settings;
   #running: { readonly process: Process; readonly databases: DatabasesAt } | undefined;
 
-  /** @param folder what to remove in the end @param port 0 takes a free one */
+  /** Removes the folder in the end. Port 0 takes a free one. */
   constructor(home: Home, data: string, folder: string, settings: Settings, port = 0) {
     this.#port = port;
     this.#home = home;

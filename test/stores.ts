@@ -16,7 +16,7 @@ const EMPTY = `
 /** On a busy machine, PostgreSQL may need longer than the defaults allow. */
 export const PATIENT: PostgresOptions = { queryTimeoutMs: 60_000 };
 
-/** Unless `settings` say otherwise, the server would lose data in a crash. */
+/** Starts a server for the tests of a file. By default, it loses data in a crash, because it does not sync. */
 export function usePostgres(settings: Parameters<typeof startPostgres>[0] = { fsync: "off" }) {
   let server: Postgres;
   beforeAll(async () => {

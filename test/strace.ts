@@ -38,7 +38,7 @@ export interface Trace {
   readonly titles: readonly string[];
 }
 
-/** Several writers create to-dos until kill -9. @param inject the fault that strace injects */
+/** Several writers create to-dos until kill -9. `inject` is the fault that strace injects. */
 export async function tracePosts(path: string, main?: string, inject?: string): Promise<Trace> {
   const output = `${path}.trace`;
   const calls = "openat,pwrite64,ftruncate,fsync,fdatasync,unlink,write,writev,sendto,sendmsg";
@@ -64,7 +64,7 @@ export async function tracePosts(path: string, main?: string, inject?: string): 
   return { calls: parse(await Bun.file(output).text()), titles };
 }
 
-/** @param output the path of the trace @returns the calls that synced, linked and renamed files */
+/** Returns the calls that synced, linked and renamed files, from the trace at this path. */
 export async function traceCommand(
   args: readonly string[],
   output: string,

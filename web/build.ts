@@ -34,7 +34,7 @@ async function build(): Promise<Readonly<Record<string, string>>> {
   const add = (name: string, content: string | Uint8Array, stored: object): void => {
     const path = hashedName(basename(name), content);
     pathByName.set(basename(name), path);
-    // As the other types that the service sends.
+    // The service sends its other media types with this space, too.
     assets[path] = { type: Bun.file(path).type.replace(";", "; "), ...stored };
   };
 

@@ -102,11 +102,12 @@ export async function probeStore(url: string): Promise<StoreProbe> {
 /** Returns the path of a `sqlite:` URL; `undefined` for other URLs. */
 export function parseFilePath(url: string): string | undefined {
   if (!url.startsWith(SQLITE)) return undefined;
-  if (url === SQLITE) throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
-  const [, name] = /^sqlite:\/\/([^/].*)/s.exec(url) ?? [];
+  const path = url.slice(SQLITE.length);
+  if (path === "") throw new PreconditionError("sqlite: names no file: use sqlite:PATH");
+  const [, name] = /^\/\/([^/].*)/s.exec(path) ?? [];
   if (name !== undefined)
     throw new PreconditionError(`${url}: write sqlite:${name}, or sqlite:/${name} for an absolute path`);
-  return canonicalPath(url.slice(SQLITE.length));
+  return canonicalPath(path);
 }
 
 /** The right form of a store by the words that people write for it. */

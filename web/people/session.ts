@@ -143,8 +143,9 @@ export class SessionView {
 
   /** This browser was signed out by its user, who also gave up the changes that were not sent. */
   async #onSignedOut(): Promise<void> {
+    // First, because the page would announce that the changes were sent.
     this.#end();
-    // Tells the other windows, which leave, too.
+    // Other windows react to this, and leave, too.
     writeSetting(OWNER);
     this.#options.forgetChanges();
     await this.#leave();

@@ -215,7 +215,7 @@ describe("the unsent changes", () => {
     expect(await storedTitles(store)).toEqual(["1 one", "2 (two)"]);
   });
 
-  test("are sent again after a failure that may pass, which is not reported", async () => {
+  test("are sent again after a temporary failure, which is not reported", async () => {
     const { page, store } = await open(["one"]);
     for (const [index, status] of [0, 408, 421, 429, 500, 503].entries()) {
       const kind = index % 2 === 0 ? "done" : "open";
