@@ -1,5 +1,5 @@
 import { type Flags, readService } from "../config/config.ts";
-import { CommandError, FAILED_EXIT_CODE, UNAUTHORIZED_EXIT_CODE } from "../config/usage-error.ts";
+import { CommandError, UNAUTHORIZED_EXIT_CODE, USAGE_EXIT_CODE } from "../config/usage-error.ts";
 import { errorMessage, getErrno } from "../error-message.ts";
 import { escapeControlsJson } from "../escape-controls.ts";
 import { TodoApi, TodoApiError, type TodoApiOptions } from "../sdk/client.ts";
@@ -9,6 +9,11 @@ import type { CommandProcess } from "./terminal/output.ts";
 
 /** Few, because somebody waits for the result. */
 const RETRIES = 2;
+/** The exit codes of errors that are not plain failures. */
+const EXIT_CODES: ReadonlyMap<string, number> = new Map([
+  ["unauthorized", UNAUTHORIZED_EXIT_CODE],
+  ["validation_failed", USAGE_EXIT_CODE],
+]);
 
 /** The service that a command talks to. */
 export type ServiceAddress = ReturnType<typeof readService>;
@@ -100,7 +105,6 @@ export function describeError(error: unknown, service: ServiceAddress): string {
 }
 
 export function toCommandError(error: unknown, service: ServiceAddress): CommandError {
-  const isUnauthorized = error instanceof TodoApiError && error.code === "unauthorized";
-  const exitCode = isUnauthorized ? UNAUTHORIZED_EXIT_CODE : FAILED_EXIT_CODE;
+  const exitCode = error instanceof TodoApiError ? EXIT_CODES.get(error.code) : undefined;
   return new CommandError(describeError(error, service), exitCode);
 }

@@ -4,7 +4,7 @@ import { StoreUnavailableError } from "../storage/store.ts";
 
 export const FAILED_EXIT_CODE = 1;
 export const USAGE_EXIT_CODE = 2;
-export const NOT_FOUND_EXIT_CODE = 3;
+const NOT_FOUND_EXIT_CODE = 3;
 export const UNAUTHORIZED_EXIT_CODE = 4;
 /** The exit code after SIGINT, by convention of shells. */
 export const INTERRUPTED_EXIT_CODE = 130;
@@ -25,6 +25,9 @@ export class UsageError extends CommandError {
     super(message, USAGE_EXIT_CODE, options);
   }
 }
+
+/** Returns the error of a command whose argument names nothing that exists. */
+export const notFound = (message: string): CommandError => new CommandError(message, NOT_FOUND_EXIT_CODE);
 
 /** Returns the error of a command that Ctrl-C ended. */
 export const interrupted = (): CommandError => new CommandError("interrupted", INTERRUPTED_EXIT_CODE);

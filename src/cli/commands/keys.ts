@@ -5,7 +5,7 @@ import { CLIENT_SETTINGS } from "../../config/settings.ts";
 import {
   asUsageError,
   CommandError,
-  NOT_FOUND_EXIT_CODE,
+  notFound,
   toStoreError,
   toUsageError,
   UsageError,
@@ -266,4 +266,4 @@ function table(rows: readonly (readonly string[])[]): string {
 
 /** Does not repeat the argument, because it may be a token. */
 const unknownKey = (): CommandError =>
-  new CommandError("no key has this name or id: run todo keys list to see all keys", NOT_FOUND_EXIT_CODE);
+  notFound("no key has this name or id: run todo keys list to see all keys");

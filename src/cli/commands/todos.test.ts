@@ -271,7 +271,7 @@ describe("in a pipe, todo", () => {
     ["an invalid limit", ["list", "--limit", "0"], {}, 2, '--limit "0": must be a whole number from 1 to'],
     ["an invalid token", ["whoami"], { TODO_TOKEN: "hunter 2" }, 2, "TODO_TOKEN: must be visible ASCII"],
     ["an invalid id", ["rm", "1", "x"], {}, 2, '"x" is not an id'],
-    ["an empty title", ["add", " "], {}, 1, "the title must not be empty"],
+    ["an empty title", ["add", " "], {}, 2, "the title must not be empty"],
     ["two filters", ["list", "--open", "--done"], {}, 2, "keep one"],
     ["a batch without a name", ["add", "-", "--batch", ""], {}, 2, "--batch needs a name"],
     ["a batch without lines", ["add", "a", "--batch", "b"], {}, 2, "todo add -"],

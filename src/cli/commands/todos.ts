@@ -5,13 +5,7 @@ import { version } from "../../../package.json" with { type: "json" };
 import { type Flags, readService } from "../../config/config.ts";
 import { wholeNumber } from "../../config/setting-values.ts";
 import { CLIENT_SETTINGS, SettingOption } from "../../config/settings.ts";
-import {
-  asUsageError,
-  CommandError,
-  interrupted,
-  NOT_FOUND_EXIT_CODE,
-  UsageError,
-} from "../../config/usage-error.ts";
+import { asUsageError, CommandError, interrupted, notFound, UsageError } from "../../config/usage-error.ts";
 import { escapeControls } from "../../escape-controls.ts";
 import { type ListQuery, type Todo, TodoApiError } from "../../sdk/client.ts";
 import { createMatcher } from "../../search.ts";
@@ -207,10 +201,7 @@ async function forEachId(
     }
   }
   if (absent.length > 0)
-    throw new CommandError(
-      `to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`,
-      NOT_FOUND_EXIT_CODE,
-    );
+    throw notFound(`to-do not found: ${absent.join(", ")}; run todo list to see all to-dos`);
 }
 
 async function watch(context: CommandContext): Promise<void> {

@@ -13,7 +13,7 @@ import { type Flags, readSettings } from "../../config/config.ts";
 import { describeFile, type Sourced } from "../../config/setting-values.ts";
 import { SETTINGS, SettingOption } from "../../config/settings.ts";
 import { readText } from "../../config/text-file.ts";
-import { asUsageError, toUsageError, UsageError } from "../../config/usage-error.ts";
+import { asUsageError, notFound, toUsageError, UsageError } from "../../config/usage-error.ts";
 import { hashPassword } from "../../credential/password.ts";
 import {
   parseUsers,
@@ -74,11 +74,9 @@ async function add(process: CommandProcess, name: string, flags: Flags): Promise
 async function remove(process: CommandProcess, name: string, flags: Flags): Promise<void> {
   const file = readUsersFile(process, flags);
   // The change itself would create a missing file.
-  readUsers(file);
-  await change(file, (text, users) => {
-    if (!users.has(name)) throw new Error(`user ${JSON.stringify(name)} does not exist`);
-    return removeUserEntry(text, name);
-  });
+  if (!readUsers(file).has(name))
+    throw notFound(`${describeFile(file)}: user ${JSON.stringify(name)} does not exist`);
+  await change(file, (text) => removeUserEntry(text, name));
   process.stdout.write(`removed ${name}\n`);
 }
 
@@ -108,14 +106,14 @@ function followLinks(path: string): string {
 }
 
 /** Changes or creates the users file atomically. Resolves with the users before the change. */
-async function change(setting: Sourced, edit: (text: string, users: Users) => string): Promise<Users> {
+async function change(setting: Sourced, edit: (text: string) => string): Promise<Users> {
   try {
     const file = followLinks(setting.value);
     return await replaceFileAtomic(file, NEW_FILE_MODE, async (part) => {
       const stat = statSync(file, { throwIfNoEntry: false });
       const text = stat === undefined ? "" : readText(file);
       const users = parseUsers(text);
-      writeFileSync(part, edit(text, users));
+      writeFileSync(part, edit(text));
       // A server that runs as another user must still be able to read the file.
       if (stat !== undefined) chownSync(part, stat.uid, stat.gid);
       chmodSync(part, stat === undefined ? NEW_FILE_MODE : stat.mode & PERMISSIONS);
