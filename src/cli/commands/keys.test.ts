@@ -200,7 +200,9 @@ describe("todo keys", () => {
     const exists = await refusal("create", "ben", "--link", ADDRESS, ...store);
     expect(exists).toContain("run todo keys link for another link");
     const { stdout, stderr } = await keys("link", "ben", ADDRESS, ...store);
-    expect(stderr).not.toContain("only this machine");
+    expect(stderr).not.toContain("warning");
+    const overHttp = (await keys("link", "ben", "http://todo.example.com", ...store)).stderr;
+    expect(overHttp).toStartWith("todo: warning: http://todo.example.com signs in no browser unless it ");
     expect(stderr).toEndWith("This link signs in one browser as ben within ten minutes:\n");
     const opened = await openSqlite(path);
     await using service = startPrivate(opened);
