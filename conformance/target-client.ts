@@ -206,7 +206,7 @@ export class TargetClient {
       if (signal.aborted)
         throw new RuleViolation(`${failure} within ${this.target.timeoutMs / 1000} s`, ruleOf(request));
       const reason = error instanceof Error ? error.message : String(error);
-      throw new UnreachableError(`${failure}: ${reason}`, ruleOf(request));
+      throw new UnreachableError(`${failure}: ${reason} (is the server running?)`, ruleOf(request));
     }
   }
 
