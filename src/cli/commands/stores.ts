@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { Flags } from "../../config/config.ts";
 import type { Sourced } from "../../config/setting-values.ts";
 import { UsageError } from "../../config/usage-error.ts";
+import { errorMessage } from "../../error-message.ts";
 import type { BackupSummary, StoreAdmin } from "../../storage/maintenance.ts";
 import { formatPosition } from "../../todo.ts";
 import { addStoreCommand, KEPT_URLS, runOnStore, SQLITE_URL } from "../command.ts";
@@ -69,7 +70,10 @@ function printSummary(
 
 function check(process: CommandProcess, file: string | undefined, flags: Flags): Promise<void> {
   const work = async (store: StoreAdmin): Promise<void> => {
-    for (const { name, isSound, detail } of await store.check()) {
+    const results = await store.check().catch((error) => {
+      throw new UsageError(errorMessage(error));
+    });
+    for (const { name, isSound, detail } of results) {
       const line =
         flags.json === undefined
           ? `${name}: ${isSound ? "" : "damaged: "}${detail}`
@@ -84,11 +88,8 @@ function check(process: CommandProcess, file: string | undefined, flags: Flags):
 const migrate = (process: CommandProcess, flags: Flags): Promise<void> =>
   runOnStore(process, flags, async (store) => {
     const { from, to } = await store.migrate();
-    process.stdout.write(
-      from === to
-        ? `the schema is current (format ${to})\n`
-        : `migrated the schema from format ${from} to ${to}\n`,
-    );
+    const what = from === to ? "is current" : `was migrated from format ${from}`;
+    process.stdout.write(`the schema ${what} (format ${to})\n`);
   });
 
 /**

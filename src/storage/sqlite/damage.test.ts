@@ -265,13 +265,7 @@ const INJURIES: readonly Injury[] = [
   ["no database beside a rescue file", missing, put(RESCUE, ""), BESIDE_RESCUE, IN_PLACE],
   ["text as a lock", missing, put("-lock", TEXT), FOREIGN_LOCK, CREATORS],
   ["a torn lock", missing, put("-lock", "SQLite form"), FOREIGN_LOCK, CREATORS],
-  [
-    "zeros as a lock, as after a power cut",
-    missing,
-    put("-lock", Buffer.alloc(4096)),
-    FOREIGN_LOCK,
-    CREATORS,
-  ],
+  ["zeros as a lock after a power cut", missing, put("-lock", Buffer.alloc(4096)), FOREIGN_LOCK, CREATORS],
 ];
 
 describe("a store with", () => {
@@ -319,6 +313,12 @@ describe.skipIf(skipFor(whyWritable))("a store whose file cannot be written", ()
         `${path}: you have no permission to write ${file}: change its permissions, or use the account of the server`,
       ]);
     expect(filesOf(path)).toEqual(before);
+  });
+
+  test("can be checked, which leaves no files that keep the server from starting", async () => {
+    const path = await stopped();
+    chmodSync(path, 0o444);
+    expect([await outcomeOf("check", path), globSync(`${path}-{wal,shm}`)]).toEqual([undefined, []]);
   });
 });
 

@@ -69,8 +69,11 @@ async function withStore<T>(
     // Other errors are not about the store.
     throw String(getErrno(cause)).startsWith("SQLITE_") ? openError(path, cause) : cause;
   }
-  // SQLite removes the empty WAL of a store that was closed before.
-  if (!hadWal && whyNotWritable(path) === undefined) openDatabase(path, "write").close();
+  if (hadWal) return result;
+  // SQLite removes the empty WAL of a store that was closed before, unless it may not write the store.
+  if (whyNotWritable(path) === undefined) openDatabase(path, "write").close();
+  else if (!hasWal(path) && !isLocked(path))
+    for (const suffix of ["-wal", "-shm"]) rmSync(path + suffix, { force: true });
   return result;
 }
 

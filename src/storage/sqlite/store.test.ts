@@ -17,7 +17,6 @@ import { storePathsIn, temporaryFolder } from "../../../test/temporary.ts";
 import { until } from "../../../test/until.ts";
 import { encodeTodo, type TodoId } from "../../todo.ts";
 import { TodoState } from "../state.ts";
-
 import { MAX_SQLITE_ID, putCounters, readCounters } from "./rows.ts";
 import { openSqlite } from "./store.ts";
 
