@@ -40,7 +40,7 @@ const FORWARDED = "X-Forwarded-For: 192.0.2.1";
 const OVER_TLS = "X-Forwarded-Proto: https";
 
 test.each<[network: string, status: number, hosts: string[], headers?: string[]]>([
-  ["on loopback", 200, ["LocalHost:3000", "TODO.example", "todo.example:8080"]],
+  ["on loopback", 200, ["LocalHost:3000", "TODO.example", "todo.example:8080", "todo.example:443"]],
   ["on loopback", 421, ["todo.example:8081", "10.0.0.5", "nas.local", "elsewhere.example", ""]],
   ["on loopback without a list", 421, ["nas.local"]],
   ["off loopback", 200, ["10.0.0.5", "nas.local", "todo_api"]],
@@ -49,7 +49,7 @@ test.each<[network: string, status: number, hosts: string[], headers?: string[]]
   ["off loopback with a list", 200, ["TODO.example", "127.0.0.1:3000"]],
   ["off loopback with a list", 421, ["elsewhere.example", "nas.local"]],
   ["with an own host", 200, ["own.example:3000", "nas.local"]],
-  ["with an own host and a list", 200, ["own.example:3000"]],
+  ["with an own host and a list", 200, ["own.example:3000", "todo.example:80"]],
   ["with an own host and a list", 421, ["nas.local"]],
   ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED, OVER_TLS]],
   ["behind a trusted proxy", 200, ["todo.example"], [FORWARDED]],
@@ -235,6 +235,7 @@ const EVERYBODY: readonly Sent[] = [
   { origin: LISTED },
   { site: "cross-site", origin: LISTED },
   { origin: `http://${HOST}`, host: HOST.toUpperCase() },
+  { origin: "https://a.example", host: "a.example:443", network: { allowedHosts: ["a.example"] } },
   { ...ON_LOOPBACK, site: "same-origin", origin: `http://${LOOPBACK}` },
   { ...WITH_ORIGIN, site: "same-site", origin: "http://localhost:5173" },
 ];

@@ -16,7 +16,7 @@ export function createOriginPolicy(
   getConnectionInfo: GetConnectionInfo,
 ) {
   const own = ownHost === undefined ? [] : [ownHost];
-  const hosts = new Set([...own, ...allowedHosts].map((host) => host.toLowerCase()));
+  const hosts = new Set([...own, ...allowedHosts].flatMap(spellings));
   const origins = new Set(corsOrigins);
   // On loopback, a hostile network must not reach the server with a local name of its own, such as printer.local.
   const isStrict = onLoopback || allowedHosts.length > 0;
@@ -93,7 +93,14 @@ export function isOwnPage({ headers, url }: Request): boolean {
  */
 function isOwn(origin: string, host: string | null, url: string): boolean {
   const own = url.startsWith("https:") ? /^https:\/\/(.+)$/ : /^https?:\/\/(.+)$/;
-  return host !== null && own.exec(origin)?.[1] === host.toLowerCase();
+  const authority = own.exec(origin)?.[1];
+  return host !== null && authority !== undefined && spellings(authority).includes(host.toLowerCase());
+}
+
+/** Returns a host with a port, or one without in all its forms: some proxies send the default port, too (RFC 9110 §4.2.3). */
+function spellings(host: string): readonly string[] {
+  const lower = host.toLowerCase();
+  return /:\d+$/.test(lower) ? [lower] : [lower, `${lower}:80`, `${lower}:443`];
 }
 
 /** Returns whether a request is a CORS preflight (Fetch §3.2.2). */
