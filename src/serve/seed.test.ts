@@ -27,8 +27,8 @@ const listOf = async (store: Store) => (await read(await store.list({}))).todos;
 
 describe("seedStore", () => {
   test.each([
-    ["lines with other breaks", "- [ ] buy milk\r- [x] call Ada\u2028plain\u2029- {braces}\x85* [X] done\r"],
-    ["lines", "- [ ] buy milk\r\n\n- [ ] \n-\n* [x]\n- [x] call Ada\nplain\n- {braces}\n* [X] done\n"],
+    ["lines with other breaks", "- [ ] buy milk\r- [x] call Ada\u2028plain\u2029+ {braces}\x85* [X] done\r"],
+    ["lines", "- [ ] buy milk\r\n\n- [ ] \n-\n* [x]\n1. [x] call Ada\nplain\n- {braces}\n* [X] done\n"],
     [
       "an export",
       `{"todoService":1,"lastId":"9","todos":5}

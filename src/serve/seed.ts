@@ -75,7 +75,8 @@ function* parseExport(text: string): Generator<Seed> {
 function* parseLines(text: string, subject: string): Generator<Seed> {
   for (const [index, line] of text.split(LINE_BREAK).entries()) {
     // The space at the end lets the pattern recognize an item without a title.
-    const [, mark = " ", title = ""] = /^(?:[-*] (?:\[([ xX])\] )?)?(.*?) ?$/.exec(`${line.trim()} `) ?? [];
+    const [, mark = " ", title = ""] =
+      /^(?:(?:[-*+] |\d+[.)] (?=\[[ xX]\] ))(?:\[([ xX])\] )?)?(.*?) ?$/.exec(`${line.trim()} `) ?? [];
     if (title === "") continue;
     const todo = asUsageError(`${subject}, line ${index + 1}: title`, () => parseNewTodo({ title }));
     yield { ...todo, done: mark !== " " };

@@ -202,7 +202,7 @@ describe("todo keys", () => {
     const { stdout, stderr } = await keys("link", "ben", ADDRESS, ...store);
     expect(stderr).not.toContain("warning");
     const overHttp = (await keys("link", "ben", "http://todo.example.com", ...store)).stderr;
-    expect(overHttp).toStartWith("todo: warning: http://todo.example.com signs in no browser unless it ");
+    expect(overHttp).toStartWith("todo: warning: others need HTTPS to open a link to http:");
     expect(stderr).toEndWith("This link signs in one browser as ben within ten minutes:\n");
     const opened = await openSqlite(path);
     await using service = startPrivate(opened);

@@ -143,14 +143,11 @@ async function showLink(process: CommandProcess, keys: KeyStore, key: Key, url: 
   const created = await createLink(keys, { kind: "key", id: key.id }, key.scope, Date.now());
   if (created === undefined)
     throw new CommandError(`the key ${key.id} has expired or was revoked: create another one`);
-  const again = `run todo keys link ${quoteArgument(key.name)}`;
-  if (isLoopbackOrigin(url)) {
-    const problem = `only this machine can open a link to ${url}`;
-    printError(process, `warning: ${problem}: ${again} ADDRESS for a link that other devices can open`);
-  } else if (url.startsWith("http:"))
+  const who = isLoopbackOrigin(url) ? "only this machine can open" : "others need HTTPS to open";
+  if (isLoopbackOrigin(url) || url.startsWith("http:"))
     printError(
       process,
-      `warning: ${url} signs in no browser unless it leads to HTTPS: ${again} https://ADDRESS`,
+      `warning: ${who} a link to ${url}: run todo keys link ${quoteArgument(key.name)} ADDRESS for a link that other devices can open`,
     );
   const link = formatLink(url, created.code);
   process.stderr.write(

@@ -50,6 +50,6 @@ async function login(process: CommandProcess, argument: string): Promise<void> {
 function logout(process: CommandProcess): void {
   const file = loginFile(process.env);
   if (!existsSync(file)) throw new UsageError("no login is stored");
-  rmSync(file);
+  asUsageError("the stored login", () => rmSync(file));
   process.stdout.write(`removed ${file}; the token stays valid until its API key is revoked\n`);
 }
