@@ -2,7 +2,7 @@ import { lookup } from "node:dns/promises";
 import { errorMessage, getErrno } from "../error-message.ts";
 import type { ListenOptions } from "../http/listener/listen.ts";
 import type { Config } from "./config.ts";
-import { UsageError } from "./usage-error.ts";
+import { CommandError } from "./usage-error.ts";
 
 /** Returns the address that reaches the server from this machine, in URL syntax. */
 function reachableHost(host: string): string {
@@ -22,12 +22,12 @@ export function reachableUrl(listenerUrl: string): string {
   return `${protocol}//${host.replace(hostname, reachableHost(hostname))}`;
 }
 
-/** Returns the IP address of the host to listen on. Throws a UsageError if it does not resolve. */
+/** Returns the IP address of the host to listen on. Throws a CommandError if it does not resolve. */
 export async function resolveAddress(host: string): Promise<string> {
   try {
     return (await lookup(host.replace(/^\[(.*)\]$/, "$1"))).address;
   } catch {
-    throw new UsageError(`host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`);
+    throw new CommandError(`host ${host} does not resolve: use 127.0.0.1, 0.0.0.0 or a name of this machine`);
   }
 }
 

@@ -29,6 +29,8 @@ export function readConfig(flags: Flags, env: Environment): Config {
   const { adminUser, adminPassword } = SETTINGS.credentials;
   assertHasPartner(adminUser, adminPassword, "a password", flags, env);
   assertHasPartner(adminPassword, adminUser, "a user", flags, env);
+  const { folder, every, keep } = SETTINGS.backups;
+  for (const one of [every, keep]) assertHasPartner(one, folder, "a folder", flags, env);
   if (config.simulation.faults !== undefined && config.network.trustedProxies.length > 0) {
     const proxies = getSource(SETTINGS.network.trustedProxies, flags, env);
     throw new UsageError(`--simulate works on loopback only, and ${proxies} lets others in: leave one out`);

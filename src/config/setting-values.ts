@@ -24,20 +24,22 @@ export const describeFile = ({ value, source }: Sourced): string => `${source} "
 export const quoteValue = (text: string): string =>
   JSON.stringify(text.replace(/^.*@/s, "…@").replace(/[?#].*/s, "…"));
 
-/** Accepts any text. */
-export const anyText = (text: string): string => text;
+/** Accepts any text without control characters, which a file of variables from Windows has at the end of each line. */
+export function plainText(text: string): string {
+  if (/\p{Cc}/u.test(text)) throw new Error("must be one line without control characters, such as CR");
+  return text;
+}
 
 /** Returns the text of a file with one line, without the line breaks after it. */
 export function fileText(path: string): string {
   const text = readText(path).replace(/[\r\n]+$/, "");
   if (text === "") throw new Error("the file is empty");
-  if (text.includes("\n")) throw new Error("the file has more than one line");
-  return text;
+  return plainText(text);
 }
 
 export function userName(text: string): string {
   if (text.includes(":")) throw new Error("a user name cannot contain a colon (RFC 7617 section 2)");
-  return text;
+  return plainText(text);
 }
 
 export function wholeNumber(min: number, max: number): (text: string) => number {
@@ -104,12 +106,11 @@ export function hostName(text: string): string {
   );
 }
 
-/** Checks a Host header value: a name or an address, with the port unless it is the default of the scheme. */
+/** Returns a Host header value in the form that browsers send: a name or an address, with the port unless it is the default. */
 export function hostValue(text: string): string {
-  if (!URL.canParse(`http://${text}`) || !/^[^/?#@\s*]+$/.test(text)) {
-    throw new Error(`${quoteValue(text)} is not a Host header value, such as todo.example.com or mybox:3000`);
-  }
-  return text;
+  const url = /^[^/?#@\s*]+$/.test(text) ? URL.parse(`http://${text}`) : null;
+  if (url !== null) return url.host;
+  throw new Error(`${quoteValue(text)} is not a Host header value, such as todo.example.com or mybox:3000`);
 }
 
 /** Matches the origin of an app, such as `capacitor://localhost`. Of such a scheme, `URL` knows no origin. */

@@ -7,7 +7,6 @@ import { validateBlock } from "../http/policy/address.ts";
 import { parseSimulation } from "../http/simulation.ts";
 import { PRIMARY_DEFAULTS, DEFAULTS as STORE_DEFAULTS } from "../storage/store.ts";
 import {
-  anyText,
   bearerToken,
   fileText,
   hostName,
@@ -17,6 +16,7 @@ import {
   oneOf,
   onOrOff,
   origin,
+  plainText,
   serviceUrl,
   sourced,
   userName,
@@ -66,7 +66,7 @@ const withDefault = <Value>(
 const onOff = (flag: string, description: string) => withDefault(flag, onOrOff, description, "off");
 
 /** Returns a setting that names a file or a folder. */
-const path = (flag: string, description: string) => optional(flag, sourced(anyText), description);
+const path = (flag: string, description: string) => optional(flag, sourced(plainText), description);
 
 const DEFAULT_HOST = "127.0.0.1";
 const DEFAULT_PORT = "3000";
@@ -88,7 +88,7 @@ export const SETTINGS = {
     url: {
       flag: "--store <url>",
       default: "memory:",
-      parse: sourced(anyText),
+      parse: sourced(plainText),
       description: "where the to-dos are stored: memory:, sqlite:PATH or postgres://…",
       file: optional(
         "--store-file <file>",
@@ -169,7 +169,7 @@ export const SETTINGS = {
     adminUser: optional("--admin-user <name>", userName, "name of a single user of /admin/"),
     adminPassword: {
       variables: ["TODO_ADMIN_PASSWORD"],
-      parse: anyText,
+      parse: plainText,
       description: "password of the admin user",
       file: optional("--admin-password-file <file>", fileText, "file with the password of the admin user"),
     },

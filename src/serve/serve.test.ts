@@ -65,8 +65,8 @@ describe("todo serve does not start with", () => {
       '--store: there is no store of the kind "redis:"',
     ],
     ["a password in a file of users", `--users-file ${file("al:hunter2\n")}`, 2, "line 1 (al) has no whole"],
-    ["an unknown host", "--host no.invalid", 2, "host no.invalid does not resolve"],
-    ["an address of another machine", "--host 192.0.2.1", 2, "192.0.2.1 is not an address of this machine"],
+    ["an unknown host", "--host no.invalid", 1, "host no.invalid does not resolve"],
+    ["an address of another machine", "--host 192.0.2.1", 1, "192.0.2.1 is not an address of this machine"],
     ["a missing folder", store("mount", "todos.db"), 1, "check that its folder exists, and that its disk is"],
     ["a file that is no database", `--store sqlite:${notes}`, 2, `--store: ${notes}`],
     ["a file as folder", `--store sqlite:${notes}/a.db`, 2, "a part of the path is a file, not a folder"],
@@ -117,7 +117,7 @@ describe("todo serve does not start with", () => {
     ] as const) {
       await using second = runTodo(["serve", ...args], variables);
       const code = await second.exited;
-      expect(await complaintOf({ code, stdout: second.stdout(), stderr: second.stderr() })).toBe(
+      expect(await complaintOf({ code, stdout: second.stdout(), stderr: second.stderr() }, 1)).toBe(
         `port ${port} on 127.0.0.1 is in use: stop the other program, or choose another port with ${source}`,
       );
     }

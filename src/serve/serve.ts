@@ -3,7 +3,7 @@ import { version } from "../../package.json" with { type: "json" };
 import { describeListenError, localUrl, resolveAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import type { Sourced } from "../config/setting-values.ts";
-import { toStoreError, UsageError } from "../config/usage-error.ts";
+import { CommandError, toStoreError, UsageError } from "../config/usage-error.ts";
 import { type Listener, type ListenOptions, listen, listenTls } from "../http/listener/listen.ts";
 import type { Log } from "../http/observability/log.ts";
 import type { Metrics } from "../http/observability/metrics.ts";
@@ -155,7 +155,7 @@ async function serveAt(service: Service, { config, log, metrics }: Start): Promi
   return listener;
 }
 
-/** Returns the started listener. Throws a UsageError that says in plain words why it cannot listen. */
+/** Returns the started listener. Throws a CommandError that says in plain words why it cannot listen: that may change. */
 function listening<T extends Listener>(
   start: (address: ListenOptions) => T,
   { host, port }: Config["address"],
@@ -164,7 +164,7 @@ function listening<T extends Listener>(
   try {
     return start(address);
   } catch (error) {
-    throw new UsageError(describeListenError(error, address, port.source));
+    throw new CommandError(describeListenError(error, address, port.source));
   }
 }
 
