@@ -66,7 +66,7 @@ export async function checkServer(options: Options): Promise<Report> {
       passed: results.every(isAcceptable),
       seed,
       requests: client.sent,
-      complete: model.complete,
+      complete: model.complete || model.violation !== undefined,
     };
   } finally {
     await stopped;
