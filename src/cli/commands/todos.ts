@@ -145,7 +145,8 @@ async function addLines(context: CommandContext): Promise<void> {
     const next = `${added} of ${titles.length} lines were added; to add the rest, pass the same lines to: todo add - --batch ${name}`;
     throw new CommandError(`${failure.message}\n${next}`, failure.exitCode, { cause: error });
   }
-  if (!isJson) process.stdout.write(`added ${added} to-dos\n`);
+  const before = batch === undefined ? "" : ", including those of earlier runs";
+  if (!isJson) process.stdout.write(`added ${added} to-dos${before}\n`);
 }
 
 /** Returns the lines that are not blank. Checks all of them before the first one is sent. */
