@@ -106,6 +106,7 @@ describeInChromium("API keys page", () => {
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("The browser forbids copying.").waitFor();
     await page.getByRole("button", { name: "Done" }).click();
+    await page.locator("#invite-content:empty").waitFor({ state: "attached" });
     await page.reload();
     await row.waitFor();
     expect(await page.getByRole("rowheader").allTextContents()).toEqual(["third", "second", "ci <b>"]);
