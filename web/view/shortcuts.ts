@@ -22,6 +22,12 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
     "/": () => view.focusSearch(),
     "?": () => dialog.showModal(),
   };
+  /** What the user left in each field. If the page has set another text, the browser has nothing to undo. */
+  const typed = new WeakMap<HTMLInputElement, string>();
+  document.addEventListener("input", ({ target }) => {
+    const field = textField(target);
+    if (field !== undefined) typed.set(field, field.value);
+  });
 
   onKeyDown(document, (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey, repeat } = event;
@@ -29,8 +35,7 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
     const field = textField(event.target);
     const letter = toLetter(event);
     if (letter === "z" && ctrlKey !== metaKey && !altKey) {
-      // In a field with text, the browser undoes the typing.
-      if (field !== undefined && field.value !== "") return;
+      if (field !== undefined && typed.get(field) === field.value) return;
       if (!repeat && (shiftKey ? actions.redo() : actions.undo())) event.preventDefault();
       return;
     }
