@@ -39,6 +39,10 @@ describeInChromium("to-dos page", () => {
     expect(await page.getByLabel("Search to-dos").inputValue()).toBe("crème");
     await page.evaluate(() => history.back());
     await expectTitles(page, ["Crème brûlée", "(CREME)"]);
+    await page.getByRole("button", { name: "List actions" }).press("Enter");
+    await press(page, "n", "Escape");
+    expect(await focusedName(page)).toBe("List actions");
+    await expectTitles(page, ["Crème brûlée", "(CREME)"]);
     await press(page, "Escape");
     await page.getByRole("link", { name: "All 10" }).waitFor();
     await page.waitForFunction(() => location.search === "");

@@ -31,7 +31,7 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
 
   onKeyDown(document, (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey, repeat } = event;
-    if (event.defaultPrevented || document.querySelector("dialog[open]") !== null) return;
+    if (event.defaultPrevented || document.querySelector("dialog[open], :popover-open") !== null) return;
     const field = textField(event.target);
     const letter = toLetter(event);
     if (letter === "z" && ctrlKey !== metaKey && !altKey) {
