@@ -34,9 +34,10 @@ export function installShortcuts(composer: Composer, view: ListView, actions: Ac
     if (event.defaultPrevented || document.querySelector("dialog[open], :popover-open") !== null) return;
     const field = textField(event.target);
     const letter = toLetter(event);
-    if (letter === "z" && ctrlKey !== metaKey && !altKey) {
+    const isRedo = letter === "y" ? ctrlKey && !shiftKey : letter === "z" && shiftKey;
+    if ((isRedo || letter === "z") && ctrlKey !== metaKey && !altKey) {
       if (field !== undefined && typed.get(field) === field.value) return;
-      if (!repeat && (shiftKey ? actions.redo() : actions.undo())) event.preventDefault();
+      if (!repeat && (isRedo ? actions.redo() : actions.undo())) event.preventDefault();
       return;
     }
     if (ctrlKey || metaKey || altKey) return;
