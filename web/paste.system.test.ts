@@ -7,6 +7,7 @@ import {
   expectTitles,
   focusedName,
   paste,
+  press,
   untilStored,
   useTodosPage,
 } from "../test/todos-page.ts";
@@ -103,8 +104,12 @@ describeInChromium("to-dos page", () => {
             await devTools.send("Input.dispatchDragEvent", { type, x: x + 20, y: y + 10, data });
         }
       };
-      await insert("single\n");
-      expect((await field.inputValue()).trim()).toBe("single");
+      await insert("- [ ] single\n");
+      expect(await field.inputValue()).toBe("single");
+      await press(page, "ControlOrMeta+z");
+      expect(await field.inputValue()).toBe("");
+      await insert("- single\n");
+      expect((await field.inputValue()).trim()).toBe("- single");
       await field.fill("");
       await insert("one\ntwo");
       await page.getByRole("button", { name: "Add 2 to-dos" }).press("Enter");

@@ -1,6 +1,6 @@
 import type { Actions } from "./actions.ts";
 import { requireElement, showFieldError } from "./dom.ts";
-import { MAX_TITLE_LENGTH } from "./paste.ts";
+import { MAX_TITLE_LENGTH, parseLines } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { announce } from "./toasts.ts";
 
@@ -21,7 +21,7 @@ export class Composer {
     // The clipboard of a phone's keyboard sends `beforeinput` only.
     for (const type of ["paste", "drop", "beforeinput"] as const)
       this.#input.addEventListener(type, (event) => {
-        if (event.cancelable && this.#pasteDialog.open(readInserted(event))) event.preventDefault();
+        if (event.cancelable && this.#insert(readInserted(event))) event.preventDefault();
       });
     // A tap on "Add" would take the focus, which closes the keyboard of a phone.
     requireElement("#new-todo button", HTMLButtonElement).addEventListener("mousedown", (event) =>
@@ -49,6 +49,16 @@ export class Composer {
     if (this.#pasteDialog.open(shared[1] ?? "")) return;
     this.#input.value = text;
     this.#input.focus();
+  }
+
+  /** Opens the dialog for several lines, and inserts a single one without its check box. Returns whether it did either. */
+  #insert(text: string): boolean {
+    if (this.#pasteDialog.open(text)) return true;
+    const [line] = parseLines(text);
+    if (line?.hasCheckBox !== true) return false;
+    this.#input.focus();
+    // The browser can undo this, unlike a new value.
+    return document.execCommand("insertText", false, line.title);
   }
 
   #submit(): void {

@@ -22,6 +22,7 @@ export interface Line {
 export interface PastedLine extends Line {
   /** The line as it was pasted. */
   readonly source: string;
+  readonly hasCheckBox: boolean;
   readonly isTooLong: boolean;
 }
 
@@ -31,12 +32,12 @@ export function parseLines(text: string): PastedLine[] {
     const line = source.trim();
     // Programs put direction marks before a marker. In other places they belong to the title.
     const bare = line.replace(/^[\s\p{Bidi_C}]+/u, "");
-    const [marker = "", check = " ", sign = "☐"] = MARKER.exec(bare) ?? [];
+    const [marker = "", check, box = check] = MARKER.exec(bare) ?? [];
     const title = marker === "" ? line : bare.slice(marker.length);
     if (!VISIBLE.test(title)) return [];
-    return [
-      { source, title, done: check !== " " || sign !== "☐", isTooLong: [...title].length > MAX_TITLE_LENGTH },
-    ];
+    const hasCheckBox = box !== undefined;
+    const done = hasCheckBox && !" ☐".includes(box);
+    return [{ source, title, done, hasCheckBox, isTooLong: [...title].length > MAX_TITLE_LENGTH }];
   });
 }
 
