@@ -117,7 +117,7 @@ describeInChromium("to-dos page", () => {
     const { page } = await openList(await createStore([], { maxTodos: 1 }));
     const field = page.getByLabel("New to-do");
     const error = page.locator("#title-error");
-    await field.fill("   ");
+    await field.fill(" \u200B\u3164");
     await page.getByRole("button", { name: "Add" }).click();
     await page.getByText("The title must not be empty.").first().waitFor();
     expect(await field.getAttribute("aria-invalid")).toBe("true");

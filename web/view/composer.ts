@@ -1,6 +1,6 @@
 import type { Actions } from "./actions.ts";
 import { requireElement, showFieldError } from "./dom.ts";
-import { MAX_TITLE_LENGTH, parseLines } from "./paste.ts";
+import { MAX_TITLE_LENGTH, parseLines, VISIBLE } from "./paste.ts";
 import { PasteDialog } from "./paste-dialog.ts";
 import { announce } from "./toasts.ts";
 
@@ -63,12 +63,11 @@ export class Composer {
 
   #submit(): void {
     const title = this.#input.value;
-    const error =
-      title.trim() === ""
-        ? "The title must not be empty."
-        : [...title].length > MAX_TITLE_LENGTH
-          ? `The title must be at most ${MAX_TITLE_LENGTH} characters.`
-          : "";
+    const error = !VISIBLE.test(title)
+      ? "The title must not be empty."
+      : [...title].length > MAX_TITLE_LENGTH
+        ? `The title must be at most ${MAX_TITLE_LENGTH} characters.`
+        : "";
     showFieldError(this.#input, error);
     if (error === "") {
       this.#input.value = "";

@@ -4,7 +4,7 @@ import { LINE_BREAK } from "../../src/text.ts";
 export const MAX_TITLE_LENGTH = 120;
 
 /** A title without such a character would be an empty row. */
-const VISIBLE = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
+export const VISIBLE = /[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
 
 /**
  * A list marker of Markdown, plain text and note apps: a bullet, a dash or `1.`, then a check box. Each may be absent. A sign that
