@@ -423,6 +423,9 @@ describeInChromium("a signed-in browser", () => {
     await page.evaluate("dispatchEvent(new Event('focus'))");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("button", { name: "Rename Kitchen tablet" }).click();
+    await page.keyboard.press("Escape");
+    await openDevices(page);
+    await page.getByRole("button", { name: "Rename Kitchen tablet" }).click();
     const names = (await service.store.keys.list()).map(({ name }) => name);
     expect(names).toContain(`${"x".repeat(60)} · Kitchen tablet`);
     await page.getByRole("button", { name: "Cancel" }).click();

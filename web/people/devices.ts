@@ -53,7 +53,7 @@ export class DevicesDialog {
       const session = await readSession();
       // An unchanged list keeps the focus of its buttons, and a new name that someone types stays.
       if (typeof session === "string" || JSON.stringify(session) === this.#shown) return;
-      if (deviceList.querySelector("form") !== null) return;
+      if (this.#shown !== "" && deviceList.querySelector("form") !== null) return;
       this.#shown = JSON.stringify(session);
       if (deviceLink.hasChildNodes() && session.devices.length > deviceList.children.length)
         this.#hideLink("The link was used.");
