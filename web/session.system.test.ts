@@ -386,7 +386,7 @@ describeInChromium("a signed-in browser", () => {
     for (const [secret, answer] of [
       ["secret", "This is neither a link nor a valid token."],
       ["https://elsewhere.example/#sign-in=expired", "Ask the person who sent it for a new one."],
-      [` https://elsewhere.example/#sign-in=${link?.code} `, "This link signs in this browser as ben."],
+      [`See https://a.example/#sign-in=${link?.code}. From ann`, "This link signs in this browser as ben."],
     ] as const) {
       await field.fill(secret);
       await field.press("Enter");

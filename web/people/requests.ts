@@ -27,8 +27,8 @@ export interface Session {
 
 /** Names the person or the client that is signed in. All windows of the browser share this setting. */
 export const OWNER = "owner";
-/** A sign-in link, with its code. */
-export const LINK = /#sign-in=(\w+)$/;
+/** A sign-in link, with its code. Other text may follow it where someone pastes a message. */
+export const LINK = /#sign-in=(\w+)/;
 
 /** Returns who is signed in, or why nobody is: only a private service has sessions. */
 export async function readSession(): Promise<Session | "nobody" | "not private"> {
