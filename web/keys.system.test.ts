@@ -210,8 +210,11 @@ describeInChromium("API keys page", () => {
       .waitFor();
     await page.clock.fastForward(10_000);
     await page.getByText("The keys cannot be loaded").waitFor({ state: "detached" });
+    // As if the clock of the device was wrong.
+    await page.clock.setSystemTime(Date.now() + 100 * DAY);
     await createOn(page, "new");
     const token = await readToken(page);
+    await page.getByRole("row", { name: "new" }).getByText("Expired").waitFor();
     await page.keyboard.press("Escape");
     expect(await page.locator("#invite").isVisible()).toBe(true);
     for (const { id } of await service.keys.list()) await service.keys.delete(id);
@@ -315,6 +318,7 @@ describeInChromium("API keys page", () => {
     expect(await service.whoami(token)).toContain('"unauthorized"');
     // The list still contains the key that expired at its rotation.
     await page.getByRole("button", { name: "Remove ci" }).click();
+    await dialog.getByRole("button", { name: "Remove" }).click();
     await page.getByText("Removed: ci").waitFor();
     await page.getByText("No keys yet.").waitFor();
     await page.locator("#keys-heading:focus").waitFor();

@@ -75,7 +75,7 @@ function sort(keys: readonly ApiKey[]): ApiKey[] {
 
 const isProgram = ({ deviceOf }: ApiKey): boolean => deviceOf === undefined;
 
-/** Shows the keys, and only the token of a valid one. Keeps the rows that did not change, and the focus. */
+/** Shows the keys, and only the token of one of them. Keeps the rows that did not change, and the focus. */
 function showKeys(keys: readonly ApiKey[]): void {
   const { activeElement: focused } = document;
   const before = rows;
@@ -90,7 +90,7 @@ function showKeys(keys: readonly ApiKey[]): void {
   setChildren(tableBody, [...rows.values()]);
   // It is removed, or it has moved in a browser without `moveBefore`.
   if (focused !== null && focused !== document.activeElement) focusButton(focused.id);
-  if (shownId !== undefined && !keys.some((key) => key.id === shownId && !isExpired(key))) invite.close();
+  if (shownId !== undefined && !keys.some(({ id }) => id === shownId)) invite.close();
 }
 
 /** Focuses a button, or the heading if the button is gone. The page does not scroll. Behind an open dialog, does nothing. */
@@ -118,8 +118,7 @@ function createRow(key: ApiKey, isRotated: boolean): HTMLTableRowElement {
     };
     actions.append(createButton(label, start, { id, ariaLabel: `${label} ${key.name}` }));
   };
-  // The service rejects an expired key already, so nobody is asked.
-  if (isExpired(key)) addAction("Remove", () => act(() => revoke(key, "Removed")));
+  if (isExpired(key)) addAction("Remove", () => confirm(key, "Remove"));
   else {
     // The key of a browser is in its cookie, so a new token would reach nobody.
     const isRenewable = isProgram(key) && !isRotated;
@@ -214,7 +213,7 @@ interface KeyAction {
   readonly run: (key: ApiKey, value: string) => ReturnType<Action>;
 }
 
-const KEY_ACTIONS: Readonly<Record<"Rotate" | "Rename" | "Revoke", KeyAction>> = {
+const KEY_ACTIONS: Readonly<Record<"Rotate" | "Rename" | "Revoke" | "Remove", KeyAction>> = {
   Rotate: {
     text: "gets a new token. The old one and its browsers end later, so that you can replace them.",
     field: () => ({ name: "overlap", label: "The old token works for", value: "24h" }),
@@ -234,6 +233,11 @@ const KEY_ACTIONS: Readonly<Record<"Rotate" | "Rename" | "Revoke", KeyAction>> =
   Revoke: {
     text: "stops working immediately. This can't be undone.",
     run: (key) => revoke(key, "Revoked"),
+  },
+  // The clock of this device may be wrong, and the key valid.
+  Remove: {
+    text: "is deleted, and no longer works. This can't be undone.",
+    run: (key) => revoke(key, "Removed"),
   },
 };
 
