@@ -196,7 +196,7 @@ describeInChromium("to-dos page", () => {
     await page.context().setOffline(true);
     await add(page, "four");
     await add(page, "five");
-    await page.getByText("Offline. 2 changes will be sent later.").waitFor();
+    await page.getByText("Offline. 2 changes will be sent later. Keep this page open until then.").waitFor();
     await expectTitles(page, ["one", "two", "three", "four", "five"]);
     await page.context().setOffline(false);
     await untilStored(store, ["1 one", "2 two", "3 three", "4 four", "5 five"]);

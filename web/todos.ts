@@ -86,7 +86,7 @@ async function sendChanges(): Promise<number> {
 
 /** Says what keeps the list and the user's changes from being current. */
 function renderNotice(): void {
-  const text = describeConnection(connection.value, outbox.size, state.lastList);
+  const text = describeConnection(connection.value, outbox.size, !outbox.unstored.aborted, state.lastList);
   if (notice.textContent !== "" && text === "") announce("Reconnected.");
   if (notice.textContent !== text) notice.textContent = text;
 }

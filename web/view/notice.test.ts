@@ -43,16 +43,16 @@ test.each<[string, Partial<Connection>, number, string]>([
     "The service is busy and asks to wait. Changes made elsewhere will appear later.",
   ],
 ])("the notice says %s", (_name, change, unsent, text) => {
-  expect(describeConnection({ ...connected, ...change }, unsent)).toBe(text);
+  expect(describeConnection({ ...connected, ...change }, unsent, true)).toBe(text);
 });
 
 test("the notice names the list that the browser kept, unless the service may still answer", () => {
-  expect(describeConnection({ ...connected, stream: "lost" }, 0, lastList)).toMatch(
+  expect(describeConnection({ ...connected, stream: "lost" }, 0, true, lastList)).toMatch(
     /^Offline, the newest 1 of 2 to-dos from \d.*\. Changes made elsewhere will appear later\.$/,
   );
-  expect(describeConnection({ ...connected, stream: "connecting" }, 0, lastList)).toBe("");
+  expect(describeConnection({ ...connected, stream: "connecting" }, 0, true, lastList)).toBe("");
 });
 
 test("the notice says that too many windows show the list", () => {
-  expect(describeConnection({ ...connected, stream: "full" }, 0)).toStartWith("Too many windows");
+  expect(describeConnection({ ...connected, stream: "full" }, 0, true)).toStartWith("Too many windows");
 });

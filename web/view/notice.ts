@@ -3,8 +3,16 @@ import type { LastList } from "../model/state.ts";
 import { type Connection, isOffline } from "../sync/connection-state.ts";
 import { formatCount, formatTime } from "./messages.ts";
 
-/** Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does. */
-export function describeConnection(connection: Connection, unsent: number, lastList?: LastList): string {
+/**
+ * Says what keeps the list and the user's changes from being current. Returns an empty text if nothing does.
+ * @param isStored the changes survive the page
+ */
+export function describeConnection(
+  connection: Connection,
+  unsent: number,
+  isStored: boolean,
+  lastList?: LastList,
+): string {
   const { stream, error, sendError } = connection;
   if (isOffline(connection)) {
     const isBusy = [sendError, error].some(
@@ -12,10 +20,11 @@ export function describeConnection(connection: Connection, unsent: number, lastL
     );
     const subject = isBusy ? "The service is busy and asks to wait" : "Offline";
     const list = lastList === undefined ? "" : `, ${describeLastList(lastList)}`;
+    const request = isStored ? "" : " Keep this page open until then.";
     const rest =
       unsent === 0
         ? "Changes made elsewhere will appear later."
-        : `${formatCount(unsent)} ${unsent === 1 ? "change" : "changes"} will be sent later.`;
+        : `${formatCount(unsent)} ${unsent === 1 ? "change" : "changes"} will be sent later.${request}`;
     return `${subject}${list}. ${rest}`;
   }
   if (stream === "full")
