@@ -109,6 +109,7 @@ function onSignedIn({ scope }: Session, owner: string): void {
 }
 
 function onState({ todos, position, status, error }: ListState): void {
+  if (state.isLive) state.liveUntil = performance.now();
   state.isLive = status === "connected";
   if (position !== undefined) onList(todos, position);
   if (status === "connected") onConnected();

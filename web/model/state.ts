@@ -29,6 +29,8 @@ export class State {
   position: string | undefined;
   /** The list follows the events of the service, so its position is current. */
   isLive = false;
+  /** When it last was, in milliseconds of `performance.now()`. */
+  liveUntil = Number.NEGATIVE_INFINITY;
   /** The last list that the browser kept, while it is shown because the service has not answered yet. */
   lastList: LastList | undefined;
 

@@ -21,6 +21,8 @@ import { isMultiplexed } from "./stream-slots.ts";
 const MAX_CONCURRENT = isMultiplexed() ? 20 : 4;
 /** The maximum when the page closes: the browser limits the bodies of these requests to 64 KiB together. */
 const MAX_CLOSING = 100;
+/** Firefox ends the event stream before it tells a page that the user leaves it. */
+const CUT_MS = 1000;
 const MAX_RETRY_MS = 5000;
 const RECHECK_MS = 5000;
 
@@ -129,7 +131,8 @@ export class Sender {
     const { api, outbox, state, isOwnerSignedIn, onRejected } = this.#options;
     const isCreate = change.kind === "created";
     let { position = "" } = state;
-    if (!isCreate && (!state.isLive || (change.sent !== undefined && !this.#isClosing))) {
+    const wasLive = this.#isClosing && performance.now() < state.liveUntil + CUT_MS;
+    if (!isCreate && (!(state.isLive || wasLive) || (change.sent !== undefined && !this.#isClosing))) {
       ({ position } = await api.list({ limit: 1 }, { signal }));
       // After a restart, an id may belong to another to-do. The list of the new epoch comes soon.
       if (Number.isNaN(lead(position, state.position))) return changed(outbox, signal);
